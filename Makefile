@@ -1,0 +1,60 @@
+# Every target sets up what it needs: `make demo` or `make test` is enough in a fresh clone.
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+RUN := $(VENV)/bin/python
+SAY := @printf '== %s\n'
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint bench bench-quick build clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+demo: $(VENV)/.installed-plot ## Normalise simulated samples: a table, and a picture in demo-output/
+	@$(RUN) examples/plot_quantile_normalization.py --out demo-output
+
+test: $(VENV)/.installed-test ## Run the tests, without the slow ones
+	$(SAY) "tests on $(JOBS) processes"
+	@$(RUN) -m pytest -q -m "not slow" -n $(JOBS)
+
+test-slow: $(VENV)/.installed-test ## Run all tests, the slow ones too
+	$(SAY) "all tests on $(JOBS) processes"
+	@$(RUN) -m pytest -q -n $(JOBS)
+
+lint: $(VENV)/.installed-lint ## Check format, style and types
+	$(SAY) "ruff format" && $(RUN) -m ruff format --check .
+	$(SAY) "ruff check" && $(RUN) -m ruff check .
+	$(SAY) "mypy" && $(RUN) -m mypy
+
+bench: $(VENV)/.installed-bench ## Run the benchmarks; tables go to benchmarks/results/ and README.md
+	@$(RUN) -m benchmarks
+	@$(RUN) -m benchmarks.update_readme
+
+bench-quick: $(VENV)/.installed-bench ## Check in a minute that the benchmarks run; writes nothing
+	@$(RUN) -m benchmarks --quick
+
+build: $(VENV)/.installed-build ## Build wheel and sdist, and try the wheel in an empty environment
+	$(SAY) "wheel and sdist into dist/"
+	@rm -rf dist && $(RUN) -m build --outdir dist . > /dev/null && ls dist
+	$(SAY) "the wheel in an empty environment"
+	@set -e; place=$$(mktemp -d); trap 'rm -rf "$$place"' EXIT; wheel=$$(pwd)/$$(ls dist/*.whl); \
+	$(PYTHON) -m venv "$$place/venv"; \
+	"$$place/venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check "$$wheel"; \
+	cd "$$place" && venv/bin/python -c 'import suquan; \
+	print("suquan", suquan.__version__, suquan.quantile_normalize([[5, 4, 3], [2, 8, 2]], "mean").tolist())'
+
+clean: ## Remove what the other targets made, the environment included
+	rm -rf $(VENV) dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+
+$(RUN):
+	$(SAY) "environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+# One stamp per extra: set-up runs once, and again when pyproject.toml changes.
+$(VENV)/.installed-%: pyproject.toml | $(RUN)
+	$(SAY) "installing suquan[$*]; the first time takes a minute or two"
+	@$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@

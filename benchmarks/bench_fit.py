@@ -1,0 +1,124 @@
+"""Time of whole fits against one logistic regression on samples that are normalised already.
+
+Every fit starts from the raw samples: ranking, w-steps and f-steps. The unit is scikit-learn's
+``LogisticRegression(solver="lbfgs", tol=1e-6)`` on the normalised float64 matrix, which learns no target. Times
+are summed over seven strengths of the penalty, and all contenders run in turns at each strength.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections import defaultdict
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
+from benchmarks.bench_w_step import make_design
+from suquan import SuquanClassifier
+
+ALPHAS = 10.0 ** np.arange(-2, 5)
+SHAPES = ((225, 22_283), (10_000, 1_024))
+QUICK_SHAPES = ((60, 500), (400, 100))
+# Seconds of the authors' R code for one bnd round on this kind of machine, one thread.
+R_SECONDS = {(225, 22_283): 8.9, (2_000, 1_000): 5.6}
+
+
+def contenders():
+    """Names and settings of the fits."""
+    for method in ("fixed", "bnd", "joint", "crossfit"):
+        yield f"{method}, gap 1e-4", {"method": method, "tol": 1e-4}
+        if method == "fixed":
+            continue
+        yield f"{method}, gap 1e-6", {"method": method, "tol": 1e-6}
+        yield f"{method}, 100 knots, gap 1e-4", {"method": method, "tol": 1e-4, "n_knots": 100}
+
+
+def timed(function):
+    """Seconds and result of a call."""
+    start = time.perf_counter()
+    result = function()
+    return time.perf_counter() - start, result
+
+
+def run_shape(n_samples, n_features, alphas, n_factors=0):
+    """Rows of the table for one shape."""
+    A, y = make_design(n_samples, n_features, n_factors)
+    X = A.astype(np.float64)
+    seconds, rounds, iterations = defaultdict(float), defaultdict(list), defaultdict(list)
+    SuquanClassifier("crossfit", alpha=1.0, n_knots=50, random_state=0).fit(X[:40, :60], y[:40])
+    for alpha in alphas:
+        model = LogisticRegression(C=1 / (2 * n_samples * alpha), tol=1e-6, max_iter=10_000)
+        spent, _ = timed(lambda model=model: model.fit(X, y))
+        seconds["LogisticRegression(lbfgs, tol=1e-6)"] += spent
+        for name, settings in contenders():
+            if settings.get("n_knots", 0) > n_features:
+                continue
+            model = SuquanClassifier(alpha=alpha, random_state=0, **settings)
+            spent, model = timed(lambda model=model: model.fit(X, y))
+            seconds[name] += spent
+            rounds[name].append(model.n_rounds_)
+            iterations[name].append(model.n_iter_)
+        print(f"  {n_samples} x {n_features}: alpha {alpha:g} done", flush=True)
+    unit = seconds["LogisticRegression(lbfgs, tol=1e-6)"]
+    return [
+        {
+            "shape": f"{n_samples:,}×{n_features:,}",
+            "fit": name,
+            "seconds": spent,
+            "in logistic regressions": spent / unit,
+            "rounds": float(np.mean(rounds[name])) if rounds[name] else 0.0,
+            "inner iterations": float(np.mean(iterations[name])) if rounds[name] else 0.0,
+        }
+        for name, spent in seconds.items()
+    ]
+
+
+def compare_with_r(shape):
+    """One bnd round on one thread against the stored time of the authors' R code."""
+    A, y = make_design(*shape)
+    with threadpool_limits(1):
+        model = SuquanClassifier("bnd", alpha=1e-3 * shape[1], init="median")
+        seconds = min(timed(lambda: model.fit(A, y))[0] for _ in range(3))
+    return {
+        "shape": f"{shape[0]:,}×{shape[1]:,}",
+        "seconds": seconds,
+        "authors' R code, seconds": R_SECONDS[shape],
+        "ratio": R_SECONDS[shape] / seconds,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes; writes nothing")
+    quick = parser.parse_args().quick
+    rows = []
+    for shape in QUICK_SHAPES if quick else SHAPES:
+        rows += run_shape(*shape, ALPHAS[::3] if quick else ALPHAS)
+    print(markdown(rows))
+    if quick:
+        return
+    r_rows = [compare_with_r(shape) for shape in R_SECONDS]
+    print(markdown(r_rows))
+    write_csv(RESULTS / "fit.csv", rows)
+    write_csv(RESULTS / "fit_r.csv", r_rows)
+    text = "\n\n".join(
+        [
+            "**Whole fits**, from raw samples, times summed over alpha = 0.01 … 10⁴, in units of one "
+            "`LogisticRegression(solver='lbfgs', tol=1e-6)` path on the normalised matrix in the same run.",
+            markdown(rows),
+            "**One `bnd` round on one thread** beside the time measured for the authors' R code.",
+            markdown(r_rows),
+            describe_machine(["numpy", "scipy", "scikit-learn", "numba"]),
+        ]
+    )
+    (RESULTS / "fit-summary.md").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        main()

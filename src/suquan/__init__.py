@@ -1,0 +1,28 @@
+"""Supervised quantile normalisation.
+
+Quantile normalisation gives every sample the same distribution of values, the target. The target may be
+given (a name, a distribution, a vector), taken from the samples (their mean or median), or learned together
+with the linear model that uses the normalised samples.
+"""
+
+from suquan._version import __version__
+from suquan.linear_model import SuquanClassifier, SuquanRegressor
+from suquan.preprocessing import (
+    QuantileNormalizer,
+    SupervisedQuantileNormalizer,
+    quantile_normalize,
+)
+from suquan.ranking import permutation_matrix, rank_samples
+from suquan.targets import make_target_quantiles
+
+__all__ = [
+    "QuantileNormalizer",
+    "SupervisedQuantileNormalizer",
+    "SuquanClassifier",
+    "SuquanRegressor",
+    "__version__",
+    "make_target_quantiles",
+    "permutation_matrix",
+    "quantile_normalize",
+    "rank_samples",
+]

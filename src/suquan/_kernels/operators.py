@@ -1,0 +1,431 @@
+"""The sample operator T_i and its adjoint, row by row.
+
+A ranked sample is a *code* row: ``code[r]`` holds the feature at place r and, in its highest bit, whether that
+value ties with the one at place r − 1. The first `n_observed` places are the values that are not NaN. With f
+a function of nodes (j + ½)/p, the value at place k of m observed ones reads f at (k + ½)/m.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import float64, int64, uint64
+
+from suquan._kernels._jit import kernel
+from suquan._kernels.ranking import RETRY_EVERY, make_scratch, order_row
+
+# How tied values read the target.
+FIRST, AVERAGE, MEAN_RANK = 0, 1, 2
+
+
+@kernel
+def node_position(place, n_observed, n_nodes):
+    """Where place k of m observed values falls among the nodes: (k + ½)·n_nodes/m − ½, inside them."""
+    if n_observed == n_nodes:
+        position = float64(place)
+    else:
+        position = (place + 0.5) * n_nodes / n_observed - 0.5
+    return min(max(position, 0.0), float64(n_nodes - 1))
+
+
+@kernel
+def read_between(f, position):
+    """Value at `position` of the function that is linear between the nodes f."""
+    node = int64(position)
+    part = position - node
+    if part == 0.0:
+        return float64(f[node])
+    return (1.0 - part) * f[node] + part * f[node + 1]
+
+
+@kernel
+def add_between(g, position, value):
+    """Adjoint of :func:`read_between`: share `value` between the two nodes around `position`."""
+    node = int64(position)
+    part = position - node
+    g[node] += (1.0 - part) * value
+    if part > 0.0:
+        g[node + 1] += part * value
+
+
+@kernel
+def block_end(code, flag, start, n_observed):
+    """First place after the block of tied values that begins at `start`."""
+    end = start + 1
+    while end < n_observed and (code[end] & flag) != 0:
+        end += 1
+    return end
+
+
+@kernel
+def read_places(f, code, flag, n_observed, rule, values):
+    """Values that the first `n_observed` places read from f under the tie `rule`."""
+    if rule != MEAN_RANK:
+        if n_observed == f.size:
+            for k in range(n_observed):
+                values[k] = f[k]
+        else:
+            for k in range(n_observed):
+                values[k] = read_between(f, node_position(float64(k), n_observed, f.size))
+    if rule == FIRST:
+        return
+    start = 0
+    while start < n_observed:
+        end = block_end(code, flag, start, n_observed)
+        if rule == MEAN_RANK:
+            middle = 0.5 * (start + end - 1)
+            value = read_between(f, node_position(middle, n_observed, f.size))
+            for k in range(start, end):
+                values[k] = value
+        elif end > start + 1:
+            total = 0.0
+            lowest = values[start]
+            highest = values[start]
+            for k in range(start, end):
+                total += values[k]
+                lowest = min(lowest, values[k])
+                highest = max(highest, values[k])
+            value = total / (end - start)
+            if not abs(total) < np.inf:  # the sum overflowed; the mean does not
+                value = 0.0
+                for k in range(start, end):
+                    value += values[k] / (end - start)
+            # The mean of equal numbers must be that number: keep rounding inside the block's range.
+            value = min(max(value, lowest), highest)
+            for k in range(start, end):
+                values[k] = value
+        start = end
+
+
+@kernel
+def add_places(values, code, flag, n_observed, rule, g):
+    """Adjoint of :func:`read_places`: add to g what the places' `values` weigh; `values` is overwritten."""
+    if rule == MEAN_RANK:
+        start = 0
+        while start < n_observed:
+            end = block_end(code, flag, start, n_observed)
+            total = 0.0
+            for k in range(start, end):
+                total += values[k]
+            middle = 0.5 * (start + end - 1)
+            add_between(g, node_position(middle, n_observed, g.size), total)
+            start = end
+        return
+    if rule == AVERAGE:
+        average_blocks(values, code, flag, n_observed)
+    if n_observed == g.size:
+        for k in range(n_observed):
+            g[k] += values[k]
+    else:
+        for k in range(n_observed):
+            add_between(g, node_position(float64(k), n_observed, g.size), values[k])
+
+
+@kernel
+def average_blocks(values, code, flag, n_observed):
+    """Replace the values of each tied block by their mean."""
+    start = 0
+    while start < n_observed:
+        end = block_end(code, flag, start, n_observed)
+        if end > start + 1:
+            total = 0.0
+            for k in range(start, end):
+                total += values[k]
+            mean = total / (end - start)
+            for k in range(start, end):
+                values[k] = mean
+        start = end
+
+
+@kernel
+def encode_row(x, order, n_observed, flag, code):
+    """Write the code row of an ordered sample; returns whether any values tie."""
+    n_tied = 0
+    code[0] = order[0]
+    before = x[uint64(order[0])]
+    for r in range(1, n_observed):
+        feature = order[r]
+        value = x[uint64(feature)]
+        code[r] = feature
+        if value == before:
+            code[r] = feature | flag
+            n_tied += 1
+        before = value
+    for r in range(max(n_observed, 1), x.size):
+        code[r] = order[r]
+    return n_tied > 0
+
+
+@kernel
+def encode_rows(X, bits, flip, inf_key, flag, codes, n_observed, has_ties):
+    """Rank every row of `X` into code rows."""
+    scratch = make_scratch(X, bits)
+    linear = True
+    for i in range(X.shape[0]):
+        n_observed[i], linear = order_row(
+            X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
+        )
+        has_ties[i] = encode_row(X[i], scratch.order, n_observed[i], flag, codes[i])
+
+
+@kernel
+def write_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, out):
+    """Write the sample T f to `out`, with `gap` for the missing values."""
+    n_features = code.size
+    if n_observed == n_features and (rule == FIRST or not has_ties):
+        for r in range(n_features):
+            out[uint64(code[r] & mask)] = f[r]
+        return
+    read_places(f, code, flag, n_observed, rule, values)
+    for r in range(n_observed):
+        out[uint64(code[r] & mask)] = values[r]
+    for r in range(n_observed, n_features):
+        out[uint64(code[r] & mask)] = gap
+
+
+@kernel
+def apply_rows(f, codes, flag, mask, n_observed, has_ties, rule, gap, out):
+    """Rows T_i f of coded samples."""
+    values = np.empty(codes.shape[1], np.float64)
+    for i in range(codes.shape[0]):
+        write_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, gap, values, out[i])
+
+
+@kernel
+def normalize_rows(X, bits, flip, inf_key, f, rule, n_observed, out):
+    """Rank each row of `X` and write T_i f straight to `out`; NaN stays NaN."""
+    flag = np.uint32(0x80000000)
+    mask = np.uint32(0x7FFFFFFF)
+    scratch = make_scratch(X, bits)
+    code = np.empty(X.shape[1], np.uint32)
+    values = np.empty(X.shape[1], np.float64)
+    linear = True
+    for i in range(X.shape[0]):
+        n_observed[i], linear = order_row(
+            X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
+        )
+        has_ties = encode_row(X[i], scratch.order, n_observed[i], flag, code)
+        write_row(f, code, flag, mask, n_observed[i], has_ties, rule, np.nan, values, out[i])
+
+
+@kernel
+def sorted_row(x, order, n_observed, out):
+    """Quantiles of a sample's observed values at (j + ½)/p, interpolated where some are missing."""
+    if n_observed == x.size:
+        for r in range(n_observed):
+            out[r] = x[uint64(order[r])]
+        return
+    for r in range(x.size):
+        position = node_position(float64(r), x.size, n_observed)
+        node = int64(position)
+        part = position - node
+        value = float64(x[uint64(order[node])])
+        if part > 0.0:
+            value = (1.0 - part) * value + part * float64(x[uint64(order[node + 1])])
+        out[r] = value
+
+
+@kernel
+def sort_rows(X, bits, flip, inf_key, n_observed, out):
+    """Sorted rows of `X` (interpolated quantiles of rows with NaN)."""
+    scratch = make_scratch(X, bits)
+    linear = True
+    for i in range(X.shape[0]):
+        n_observed[i], linear = order_row(
+            X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
+        )
+        if n_observed[i] > 0:
+            sorted_row(X[i], scratch.order, n_observed[i], out[i])
+
+
+@kernel
+def sum_sorted_rows(X, bits, flip, inf_key, weights, n_observed, codes, keep_codes, total):
+    """Add the weighted sorted rows of `X` to `total`, keeping their code rows if asked.
+
+    Rows with no observed value add nothing.
+    """
+    flag = np.uint32(0x80000000)
+    scratch = make_scratch(X, bits)
+    row = np.empty(X.shape[1], np.float64)
+    linear = True
+    for i in range(X.shape[0]):
+        n_observed[i], linear = order_row(
+            X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
+        )
+        if keep_codes:
+            encode_row(X[i], scratch.order, n_observed[i], flag, codes[i])
+        if n_observed[i] > 0:
+            sorted_row(X[i], scratch.order, n_observed[i], row)
+            weight = weights[i]
+            for r in range(row.size):
+                total[r] += weight * row[r]
+
+
+@kernel
+def write_kept_rows(f, codes, n_observed, rule, out):
+    """Rows T_i f where `codes` are kept inside the memory of `out`, row by row; NaN stays NaN."""
+    flag = np.uint32(0x80000000)
+    mask = np.uint32(0x7FFFFFFF)
+    code = np.empty(out.shape[1], np.uint32)
+    values = np.empty(out.shape[1], np.float64)
+    for i in range(out.shape[0]):
+        kept = codes[i]
+        ties = np.uint32(0)
+        for r in range(code.size):
+            code[r] = kept[r]
+            ties |= kept[r] & flag
+        write_row(f, code, flag, mask, n_observed[i], ties != 0, rule, np.nan, values, out[i])
+
+
+@kernel
+def gather_row(w, code, mask, n_observed, values):
+    """Values of w at the features of the first places."""
+    for r in range(n_observed):
+        values[r] = w[uint64(code[r] & mask)]
+
+
+@kernel
+def adjoint_row(w, code, flag, mask, n_observed, has_ties, rule, values, out):
+    """Write Tᵀ w to `out`; `values` is float64 working space."""
+    n_features = code.size
+    gather_row(w, code, mask, n_observed, values)
+    if n_observed == n_features and (rule == FIRST or not has_ties):
+        for r in range(n_features):
+            out[r] = values[r]
+        return
+    for r in range(n_features):
+        out[r] = 0.0
+    add_places(values, code, flag, n_observed, rule, out)
+
+
+@kernel
+def adjoint_rows(w, codes, flag, mask, n_observed, has_ties, rule, out):
+    """Rows T_iᵀ w of coded samples."""
+    values = np.empty(codes.shape[1], np.float64)
+    row = np.empty(codes.shape[1], np.float64)
+    for i in range(codes.shape[0]):
+        if n_observed[i] == codes.shape[1] and (rule == FIRST or not has_ties[i]):
+            gather_row(w, codes[i], mask, n_observed[i], out[i])
+        else:
+            adjoint_row(w, codes[i], flag, mask, n_observed[i], has_ties[i], rule, values, row)
+            goal = out[i]
+            for r in range(row.size):
+                goal[r] = row[r]
+
+
+@kernel
+def adjoint_knot_rows(w, codes, flag, mask, n_observed, has_ties, rule, node, part, out):
+    """Rows Bᵀ T_iᵀ w, where place j reads (1 − part)·g[node] + part·g[node + 1]: one entry per knot."""
+    values = np.empty(codes.shape[1], np.float64)
+    row = np.empty(codes.shape[1], np.float64)
+    knots = np.empty(out.shape[1] + 1, np.float64)
+    for i in range(codes.shape[0]):
+        adjoint_row(w, codes[i], flag, mask, n_observed[i], has_ties[i], rule, values, row)
+        fold_to_knots(row, node, part, knots)
+        goal = out[i]
+        for k in range(goal.size):
+            goal[k] = knots[k]
+
+
+@kernel
+def fold_to_knots(row, node, part, knots):
+    """Adjoint of reading the knots at every place; `knots` has one entry more than there are knots."""
+    for k in range(knots.size):
+        knots[k] = 0.0
+    for j in range(row.size):
+        k = node[j]
+        knots[k] += (1.0 - part[j]) * row[j]
+        knots[k + 1] += part[j] * row[j]
+
+
+@kernel
+def sum_apply_rows(c, f, codes, flag, mask, n_observed, has_ties, rule, total):
+    """Add Σ_i c_i T_i f to `total`."""
+    values = np.empty(codes.shape[1], np.float64)
+    row = np.empty(codes.shape[1], np.float64)
+    for i in range(codes.shape[0]):
+        write_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, values, row)
+        for j in range(row.size):
+            total[j] += c[i] * row[j]
+
+
+@kernel
+def sum_adjoint_rows(c, w, codes, flag, mask, n_observed, has_ties, rule, total):
+    """Add Σ_i c_i T_iᵀ w to `total`."""
+    values = np.empty(codes.shape[1], np.float64)
+    row = np.empty(codes.shape[1], np.float64)
+    for i in range(codes.shape[0]):
+        adjoint_row(w, codes[i], flag, mask, n_observed[i], has_ties[i], rule, values, row)
+        for j in range(row.size):
+            total[j] += c[i] * row[j]
+
+
+@kernel
+def has_nan(values):
+    """Whether any of the values is NaN: the quantiles between −∞ and +∞ are."""
+    return np.any(np.isnan(values))
+
+
+@kernel
+def median_columns(X, rows, out):
+    """Median of the chosen rows of every column of `X`, a block of columns at a time.
+
+    A column with NaN has the median NaN.
+    """
+    width = min(16, X.shape[1])
+    n_rows = rows.size
+    block = np.empty((width, n_rows), np.float64)
+    for start in range(0, X.shape[1], width):
+        stop = min(start + width, X.shape[1])
+        for i in range(n_rows):
+            x = X[rows[i]]
+            for j in range(start, stop):
+                block[j - start, i] = x[j]
+        for j in range(start, stop):
+            column = block[j - start]
+            out[j] = np.nan if has_nan(column) else np.median(column)
+
+
+@kernel
+def weighted_median_columns(X, rows, weights, out):
+    """Weighted median of the chosen rows of every column: halfway where the weights split evenly.
+
+    A column with NaN has the median NaN.
+    """
+    n_rows = rows.size
+    column = np.empty(n_rows, np.float64)
+    half = 0.0
+    for i in range(n_rows):
+        half += weights[i]
+    half *= 0.5
+    for j in range(X.shape[1]):
+        for i in range(n_rows):
+            column[i] = X[rows[i], j]
+        if has_nan(column):
+            out[j] = np.nan
+            continue
+        order = np.argsort(column, kind="mergesort")
+        below = 0.0
+        for k in range(n_rows):
+            below += weights[order[k]]
+            if abs(below - half) <= 1e-12 * half and k + 1 < n_rows:
+                out[j] = 0.5 * column[order[k]] + 0.5 * column[order[k + 1]]
+                break
+            if below > half:
+                out[j] = column[order[k]]
+                break
+
+
+@kernel
+def score_rows(W, f, codes, flag, mask, n_observed, has_ties, rule, out):
+    """Scores w_k·T_i f of coded samples, summed feature by feature: a row's score is its own."""
+    n_features = codes.shape[1]
+    values = np.empty(n_features, np.float64)
+    row = np.empty(n_features, np.float64)
+    for i in range(codes.shape[0]):
+        write_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, values, row)
+        for k in range(W.shape[0]):
+            w = W[k]
+            total = 0.0
+            for j in range(n_features):
+                total += w[j] * row[j]
+            out[i, k] = total

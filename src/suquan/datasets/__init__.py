@@ -1,0 +1,5 @@
+"""Simulated samples to try the methods on."""
+
+from suquan.datasets._simulators import make_corrupted_classification, make_distorted_samples
+
+__all__ = ["make_corrupted_classification", "make_distorted_samples"]

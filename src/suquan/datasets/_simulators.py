@@ -1,0 +1,100 @@
+"""Simulators of samples that come with the wrong distribution of values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from sklearn.utils import check_random_state
+
+from suquan.preprocessing import quantile_normalize
+
+
+def make_distorted_samples(
+    n_samples: int = 60,
+    n_features: int = 2000,
+    *,
+    distortion: float = 1.0,
+    random_state: Any = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Samples that were measured on scales of their own.
+
+    Every sample is a common profile, two groups of features (silent and active, as genes are), plus noise of
+    its own. It is then seen through its own increasing map, x ↦ a + b·sinh(c·(arcsinh(x) + d)), with random
+    shift a, scale b, tail weight c and skewness d. The maps keep the order of the values within a sample, and
+    nothing else.
+
+    Parameters
+    ----------
+    n_samples, n_features : int, default=60 and 2000
+    distortion : float, default=1.0
+        Spread of the random maps; at 0 the samples are returned as they are.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+        Samples as measured.
+    X_true : ndarray of shape (n_samples, n_features)
+        The same samples before the maps; each row is ordered like that of `X`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from suquan.datasets import make_distorted_samples
+    >>> X, X_true = make_distorted_samples(5, 100, random_state=0)
+    >>> np.array_equal(np.argsort(X, axis=1), np.argsort(X_true, axis=1))
+    True
+    """
+    rng = check_random_state(random_state)
+    active = rng.uniform(size=n_features) < 0.4
+    profile = np.where(
+        active, rng.normal(1.2, 0.6, size=n_features), rng.normal(-0.8, 0.35, size=n_features)
+    )
+    X_true = profile + 0.3 * rng.normal(size=(n_samples, n_features))
+    shift, scale, tail, skew = distortion * rng.normal(size=(4, n_samples, 1))
+    bent = np.sinh(np.exp(0.15 * tail) * (np.arcsinh(X_true) + 0.25 * skew))
+    return 0.8 * shift + np.exp(0.3 * scale) * bent, X_true
+
+
+def make_corrupted_classification(
+    n_samples: int = 500,
+    n_features: int = 1000,
+    *,
+    target: Any = "normal",
+    corrupted: Any = "cauchy",
+    random_state: Any = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The paper's simulation: labels from samples with one target, shown with another.
+
+    Samples are independent random orders of the features. Labels follow the logistic model
+    P(y = 1) = σ(w·Φ_target(x)) with w ~ N(0, I); what is returned is Φ_corrupted(x).
+
+    Parameters
+    ----------
+    n_samples, n_features : int, default=500 and 1000
+    target : str, distribution, callable or array-like, default="normal"
+        True target, as for :func:`suquan.make_target_quantiles`.
+    corrupted : str, distribution, callable or array-like, default="cauchy"
+        Target that the samples are shown with.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,), 0 or 1
+
+    Examples
+    --------
+    >>> from suquan.datasets import make_corrupted_classification
+    >>> X, y = make_corrupted_classification(20, 50, random_state=0)
+    >>> X.shape, sorted(set(y.tolist()))
+    ((20, 50), [0, 1])
+    """
+    rng = check_random_state(random_state)
+    X = rng.normal(size=(n_samples, n_features))
+    w = rng.normal(size=n_features)
+    u = quantile_normalize(X, target) @ w
+    y = (rng.uniform(size=n_samples) < expit(u)).astype(int)
+    return quantile_normalize(X, corrupted), y

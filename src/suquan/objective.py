@@ -1,0 +1,94 @@
+"""The joint problem in (w, b, f): its two designs and its value.
+
+    J(w, b, f) = Σ_i s_i ℓ(y_i, w·T_i f + b) + alpha·Ω(w) + smoothness·Σ_j (f[j+1] − f[j])²
+
+with weights s of sum 1 and Ω(w) = (1 − l1_ratio)·‖w‖² + l1_ratio·‖w‖₁. With knots, f = B g reads the node
+values g, and the last term is smoothness·(K/p)·Σ_k (g[k+1] − g[k])². Without, g is f.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from suquan.losses import Loss
+from suquan.ranking import SampleOperator
+from suquan.targets import knot_positions, read_at_grid
+
+# Up to this many entries designs are kept in float64; larger ones in float32, to save memory and time.
+_FLOAT64_ENTRIES = 1 << 20
+
+
+@dataclass(frozen=True)
+class JointProblem:
+    """Ranked samples, labels, weights and penalties of one fit.
+
+    Attributes
+    ----------
+    operator : SampleOperator
+        The maps T_i.
+    loss : Loss
+    y : ndarray of shape (n_samples,)
+        Labels as `loss` wants them.
+    s : ndarray of shape (n_samples,)
+        Weights > 0 of sum 1.
+    alpha, l1_ratio, smoothness : float
+    n_knots : int
+        Number K of node values; n_features for one per place.
+    fit_intercept : bool
+    """
+
+    operator: SampleOperator
+    loss: Loss
+    y: np.ndarray
+    s: np.ndarray
+    alpha: float
+    l1_ratio: float
+    smoothness: float
+    n_knots: int
+    fit_intercept: bool
+
+    @property
+    def dtype(self) -> type:
+        """Type of the designs."""
+        small = self.operator.codes.size * self.loss.n_outputs <= _FLOAT64_ENTRIES
+        return np.float64 if small else np.float32
+
+    @property
+    def node_smoothness(self) -> float:
+        """Weight of Σ_k (g[k+1] − g[k])²."""
+        return self.smoothness * self.n_knots / self.operator.n_features
+
+    def expand(self, g: np.ndarray) -> np.ndarray:
+        """Target f = B g, one value per feature."""
+        return read_at_grid(g, self.operator.n_features)
+
+    def w_design(self, g: np.ndarray) -> np.ndarray:
+        """Rows T_i f, of shape (n_samples, n_features)."""
+        return self.operator.apply(self.expand(g), dtype=self.dtype)
+
+    def f_design(self, w: np.ndarray, samples: np.ndarray | None = None) -> np.ndarray:
+        """Rows Bᵀ T_iᵀ w_k, of shape (n_samples · n_outputs, n_knots), for w of shape (n_outputs, n_features).
+
+        All samples, or the chosen ones.
+        """
+        operator = self.operator if samples is None else self.operator.take(samples)
+        knots = None
+        if self.n_knots != operator.n_features:
+            knots = knot_positions(operator.n_features, self.n_knots)
+        if len(w) == 1:
+            return operator.adjoint(w[0], knots=knots, dtype=self.dtype)
+        D: np.ndarray = np.empty((operator.n_samples, len(w), self.n_knots), self.dtype)
+        for k in range(len(w)):
+            D[:, k] = operator.adjoint(w[k], knots=knots, dtype=self.dtype)
+        return D.reshape(-1, self.n_knots)
+
+    def penalty(self, w: np.ndarray) -> float:
+        """alpha·Ω(w)."""
+        ridge = (1.0 - self.l1_ratio) * float(np.sum(w * w))
+        return self.alpha * (ridge + self.l1_ratio * float(np.sum(np.abs(w))))
+
+    def roughness(self, g: np.ndarray) -> float:
+        """smoothness·(K/p)·Σ_k (g[k+1] − g[k])²."""
+        return self.node_smoothness * float(np.sum(np.diff(g) ** 2))

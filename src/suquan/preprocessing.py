@@ -1,0 +1,466 @@
+"""Quantile normalisation of samples: a function and a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted
+
+from suquan._blocks import as_kernel_rows, for_each_block
+from suquan._compat import check_sample_weight, validate_data
+from suquan._kernels import operators
+from suquan.linear_model import SuquanClassifier, SuquanRegressor
+from suquan.ranking import (
+    MISSING,
+    TIES,
+    as_samples,
+    check_choice,
+    kernel_dtype,
+    raise_missing,
+)
+from suquan.targets import LEARNED, kept_words, learn_target, mean_target, resolve_target
+
+
+def quantile_normalize(
+    X: Any,
+    target_quantiles: Any = "median",
+    *,
+    ties: str = "average",
+    missing: str = "error",
+    n_jobs: int | None = None,
+) -> Any:
+    """Give every sample the same distribution of values.
+
+    The value at place r of a sorted sample becomes the r-th target quantile: Φ_f(x) = f[rank(x)].
+
+    Parameters
+    ----------
+    X : array-like or DataFrame of shape (n_samples, n_features)
+        Samples in rows. Infinities are ordered as usual; −0.0 and +0.0 tie.
+    target_quantiles : str, distribution, callable or array-like, default="median"
+        "median" or "mean" of the sorted samples, or anything :func:`make_target_quantiles` takes; an array
+        must have one value per feature.
+    ties : {"average", "first", "mean_rank"}, default="average"
+        What equal values of a sample get: the mean of the target over their places (as qnorm does), one
+        quantile each by position (the paper), or the target at their mean place (as limma and
+        preprocessCore do).
+    missing : {"error", "ignore"}, default="error"
+        "ignore": NaN stays NaN, and the m observed values of a sample read the target at (k + ½)/m.
+    n_jobs : int, default=None
+        Threads. The result does not depend on it.
+
+    Returns
+    -------
+    ndarray or DataFrame of shape (n_samples, n_features)
+        float32 for float32 input, else float64; a DataFrame with the same index and columns for pandas
+        and polars input.
+
+    Examples
+    --------
+    >>> from suquan import quantile_normalize
+    >>> quantile_normalize([[4.5, 1.2, 10.1, 8.9]], [0, 1, 3, 4])
+    array([[1., 0., 4., 3.]])
+    >>> quantile_normalize([[5, 4, 3], [2, 8, 2]], "mean")
+    array([[6.5 , 3.  , 2.5 ],
+           [2.75, 6.5 , 2.75]])
+    """
+    check_choice("ties", ties, TIES)
+    check_choice("missing", missing, MISSING)
+    values = as_samples(X)
+    learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
+    if learns and values.shape[0] == 0:  # nothing to learn from, and nothing to normalise
+        out = np.empty(values.shape, kernel_dtype(values.dtype))
+    elif learns:
+        out = _learn_and_normalize(values, target_quantiles, None, ties, missing, n_jobs)[1]
+    else:
+        f = resolve_target(target_quantiles, values.shape[1])
+        out = _normalize(values, f, ties, missing, n_jobs)
+    return _like_input(out, X)
+
+
+def _normalize(
+    X: np.ndarray,
+    f: np.ndarray,
+    ties: str,
+    missing: str,
+    n_jobs: int | None,
+    feature_names: Any = None,
+) -> np.ndarray:
+    """Samples normalised to f, ranked and written block by block."""
+    dtype = kernel_dtype(X.dtype)
+    _check_fits(f, dtype)
+    out = np.empty(X.shape, dtype)
+    n_observed = np.empty(X.shape[0], np.int64)
+
+    def normalize_block(rows: slice) -> None:
+        block, bits = as_kernel_rows(X, rows, dtype)
+        operators.normalize_rows(
+            block,
+            block.view(bits.view),
+            bits.flip,
+            bits.inf_key,
+            f,
+            TIES[ties],
+            n_observed[rows],
+            out[rows],
+        )
+
+    for_each_block(normalize_block, X.shape, n_jobs=n_jobs)
+    if missing == "error":
+        raise_missing(X, n_observed, feature_names)
+    return out
+
+
+def _check_fits(f: np.ndarray, dtype: np.dtype) -> None:
+    """Raise a ValueError if the target would overflow in the type of the result."""
+    largest = np.finfo(dtype).max
+    if np.max(np.abs(f)) > largest:
+        raise ValueError(
+            f"the target quantiles reach {np.max(np.abs(f)):.3g}, more than {dtype} holds; give X as "
+            "float64, or scale the target."
+        )
+
+
+def _learn_and_normalize(
+    X: np.ndarray,
+    target: str,
+    sample_weight: np.ndarray | None,
+    ties: str,
+    missing: str,
+    n_jobs: int | None,
+    feature_names: Any = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Learned target and the samples normalised to it.
+
+    For the mean the samples are ranked once: the ranking waits in the memory of the result.
+    """
+    learn: dict[str, Any] = {
+        "sample_weight": sample_weight,
+        "missing": missing,
+        "n_jobs": n_jobs,
+        "feature_names": feature_names,
+    }
+    if target != "mean":
+        f = learn_target(X, target, **learn)
+        return f, _normalize(X, f, ties, missing, n_jobs)
+    out = np.empty(X.shape, kernel_dtype(X.dtype))
+    f, n_observed = mean_target(X, out=out, **learn)
+    words = kept_words(out)
+
+    def write_block(rows: slice) -> None:
+        operators.write_kept_rows(f, words[rows], n_observed[rows], TIES[ties], out[rows])
+
+    for_each_block(write_block, X.shape, n_jobs=n_jobs)
+    return f, out
+
+
+def _like_input(out: np.ndarray, X: Any) -> Any:
+    """`out` as a data frame with the index and columns of `X`, if `X` is one."""
+    library = type(X).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(X, "columns"):
+        return type(X)(out, index=X.index, columns=X.columns)
+    if library == "polars" and hasattr(X, "columns"):
+        return type(X)(out, schema=list(X.columns))
+    return out
+
+
+class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Give every sample the same distribution of values, learned or given.
+
+    The value at place r of a sorted sample becomes the r-th target quantile: Φ_f(x) = f[rank(x)]. Samples are
+    normalised one by one: a row gives bit for bit the same result alone and inside a batch.
+
+    Parameters
+    ----------
+    target_quantiles : str, distribution, callable or array-like, default="median"
+        "median" or "mean" of the sorted training samples, in the data's units, weighted by
+        `sample_weight`; or anything :func:`make_target_quantiles` takes, which does not look at the data
+        (an array must have one value per feature).
+    ties : {"average", "first", "mean_rank"}, default="average"
+        What equal values of a sample get: the mean of the target over their places (as qnorm does), one
+        quantile each by position (the paper), or the target at their mean place (as limma and
+        preprocessCore do).
+    missing : {"error", "ignore"}, default="error"
+        "ignore": NaN stays NaN, the m observed values of a sample read the target at (k + ½)/m, and
+        a learned target uses each sample's interpolated quantiles.
+    n_jobs : int, default=None
+        Threads. The result does not depend on it.
+
+    Attributes
+    ----------
+    target_quantiles_ : ndarray of shape (n_features,)
+        The target f.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Only where the training samples have feature names.
+
+    See Also
+    --------
+    quantile_normalize : The same as a function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from suquan import QuantileNormalizer
+    >>> X = np.random.default_rng(0).exponential(size=(5, 100))
+    >>> normalizer = QuantileNormalizer("normal").fit(X)
+    >>> sorted_rows = np.sort(normalizer.transform(X), axis=1)
+    >>> np.array_equal(sorted_rows[0], sorted_rows[4])
+    True
+    """
+
+    def __init__(
+        self,
+        target_quantiles: Any = "median",
+        *,
+        ties: str = "average",
+        missing: str = "error",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.target_quantiles = target_quantiles
+        self.ties = ties
+        self.missing = missing
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> QuantileNormalizer:
+        """Learn or look up the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in a learned mean or median.
+
+        Returns
+        -------
+        self
+        """
+        X = self._validate(X, reset=True)
+        sample_weight = check_sample_weight(sample_weight, X)
+        if self._learns:
+            self.target_quantiles_ = learn_target(
+                X, self.target_quantiles, sample_weight=sample_weight, **self._rules
+            )
+        else:
+            if self.missing == "error":
+                self._refuse_nan(X)
+            self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Normalise samples to the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        return _normalize(X, self.target_quantiles_, self.ties, **self._rules)
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Fit, and normalise the training samples; ranks them only once for a mean target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in a learned mean or median.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        X = self._validate(X, reset=True)
+        sample_weight = check_sample_weight(sample_weight, X)
+        if self._learns:
+            self.target_quantiles_, out = _learn_and_normalize(
+                X, self.target_quantiles, sample_weight, self.ties, **self._rules
+            )
+            return out
+        self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
+        return _normalize(X, self.target_quantiles_, self.ties, **self._rules)
+
+    @property
+    def _learns(self) -> bool:
+        return isinstance(self.target_quantiles, str) and self.target_quantiles in LEARNED
+
+    @property
+    def _rules(self) -> dict[str, Any]:
+        """What the functions that rank samples need to know."""
+        return {
+            "missing": self.missing,
+            "n_jobs": self.n_jobs,
+            "feature_names": getattr(self, "feature_names_in_", None),
+        }
+
+    def _validate(self, X: Any, *, reset: bool) -> np.ndarray:
+        check_choice("ties", self.ties, TIES)
+        check_choice("missing", self.missing, MISSING)
+        return validate_data(
+            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+        )
+
+    def _refuse_nan(self, X: np.ndarray) -> None:
+        n_observed = X.shape[1] - np.isnan(X).sum(axis=1)
+        raise_missing(X, n_observed, getattr(self, "feature_names_in_", None))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "ignore"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Quantile normalisation to a target learned from labels, to put before any other model.
+
+    Learns f with :class:`SuquanClassifier` or :class:`SuquanRegressor`, scales it to mean square 1, and
+    normalises samples to it. The linear model that f was learned with is thrown away.
+
+    Parameters
+    ----------
+    method : {"svd", "f0", "bnd", "spav", "joint", "crossfit", "fixed"}, default="crossfit"
+        How f is learned; see :class:`SuquanClassifier`.
+    loss : {"auto", "logistic", "squared"}, default="auto"
+        "logistic" for class labels, "squared" for values; "auto" chooses by the type of y.
+    alpha, smoothness, l1_ratio, init, max_rounds, n_knots, cv, n_repeats, ties, missing
+        As in :class:`SuquanClassifier`.
+    fit_intercept, tol, max_iter, random_state, verbose
+        As in :class:`SuquanClassifier`.
+
+    Attributes
+    ----------
+    target_quantiles_ : ndarray of shape (n_features,)
+        The target f, of mean square 1.
+    estimator_ : SuquanClassifier or SuquanRegressor
+        The model that f was learned with.
+    n_iter_ : int
+        Inner iterations of its fit.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Only where the training samples have feature names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from suquan import SupervisedQuantileNormalizer
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 20))
+    >>> y = X[:, 0] > 0
+    >>> model = make_pipeline(SupervisedQuantileNormalizer(random_state=0), KNeighborsClassifier())
+    >>> model.fit(np.exp(X), y).predict(np.exp(X)).shape
+    (100,)
+    """
+
+    def __init__(
+        self,
+        method: str = "crossfit",
+        *,
+        loss: str = "auto",
+        alpha: float | None = None,
+        smoothness: float | None = None,
+        l1_ratio: float = 0.0,
+        init: Any = "uniform",
+        max_rounds: int | None = None,
+        n_knots: int | None = None,
+        cv: Any = 5,
+        n_repeats: int = 3,
+        ties: str = "average",
+        missing: str = "error",
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.loss = loss
+        self.alpha = alpha
+        self.smoothness = smoothness
+        self.l1_ratio = l1_ratio
+        self.init = init
+        self.max_rounds = max_rounds
+        self.n_knots = n_knots
+        self.cv = cv
+        self.n_repeats = n_repeats
+        self.ties = ties
+        self.missing = missing
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> SupervisedQuantileNormalizer:
+        """Learn the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Class labels or values.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight 2 counts as a repeated row, weight 0 as none.
+        groups : array-like of shape (n_samples,), default=None
+            Samples of one group stay together in the folds of "crossfit".
+
+        Returns
+        -------
+        self
+        """
+        check_choice("loss", self.loss, ("auto", "logistic", "squared"))
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+        )
+        parameters = self.get_params(deep=False)
+        loss = parameters.pop("loss")
+        if loss == "auto":
+            loss = "squared" if type_of_target(y).startswith("continuous") else "logistic"
+        model = SuquanClassifier if loss == "logistic" else SuquanRegressor
+        self.estimator_ = model(**parameters).fit(X, y, sample_weight=sample_weight, groups=groups)
+        f = self.estimator_.target_quantiles_
+        self.target_quantiles_ = f / np.sqrt(np.mean(f**2))
+        self.n_iter_ = self.estimator_.n_iter_
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Normalise samples to the learned target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            NaN stays NaN.
+        """
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+        )
+        names = getattr(self, "feature_names_in_", None)
+        return _normalize(X, self.target_quantiles_, self.ties, self.missing, None, names)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.allow_nan = self.missing == "ignore"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

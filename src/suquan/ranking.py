@@ -1,0 +1,370 @@
+"""From samples to ranks: the only place that sorts samples, settles ties and skips missing values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_array
+
+from suquan._blocks import as_kernel_rows, for_each_block, sum_over_blocks
+from suquan._kernels import operators
+from suquan._kernels.ranking import rank_rows
+
+TIES = {"average": operators.AVERAGE, "first": operators.FIRST, "mean_rank": operators.MEAN_RANK}
+MISSING = ("error", "ignore")
+
+
+def as_samples(X: Any) -> np.ndarray:
+    """Two-dimensional numeric array of samples in rows; infinities and NaN are let through.
+
+    Raises
+    ------
+    TypeError
+        If `X` is sparse.
+    ValueError
+        If `X` is not two-dimensional, has no feature, or is not numeric.
+    """
+    if getattr(getattr(X, "columns", None), "is_unique", True) is False:
+        # Two probes of one gene: scikit-learn refuses such names, which nothing here needs.
+        X = X.set_axis(range(X.shape[1]), axis=1)
+    values = check_array(
+        X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=0, input_name="X"
+    )
+    if values.dtype.kind not in "biuf":  # dates and durations pass scikit-learn's check
+        raise ValueError(f"X must hold real numbers; got an array of type {values.dtype}.")
+    return values
+
+
+def kernel_dtype(dtype: np.dtype) -> np.dtype:
+    """Type in which values are normalised: float32 for float16 and float32, float64 for all others."""
+    narrow = dtype.kind == "f" and dtype.itemsize <= 4
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+def check_choice(name: str, value: Any, known: Any) -> None:
+    """Raise a ValueError that lists the `known` values unless `value` is one of them."""
+    if not isinstance(value, str) or value not in known:
+        names = ", ".join(repr(k) for k in known)
+        raise ValueError(f"{name} must be one of {names}; got {value!r}.")
+
+
+def raise_missing(X: np.ndarray, n_observed: np.ndarray, feature_names: Any = None) -> None:
+    """Raise a ValueError that names the first NaN, if the counts of observed values say there is one."""
+    incomplete = np.flatnonzero(n_observed < X.shape[1])
+    if incomplete.size == 0:
+        return
+    i = incomplete[0]
+    j = int(np.flatnonzero(np.isnan(X[i].astype(float)))[0])
+    name = f" ({feature_names[j]!r})" if feature_names is not None else ""
+    raise ValueError(
+        f"X contains NaN, first at sample {i}, feature {j}{name}; {incomplete.size} of "
+        f"{X.shape[0]} samples have missing values. Fill them in, drop them, or use "
+        "missing='ignore' where it is offered to normalise the observed values alone."
+    )
+
+
+def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Rank the features of every sample.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Samples in rows. Infinities are ordered as usual; −0.0 and +0.0 tie. Ties are settled by position.
+
+    Returns
+    -------
+    ranks : ndarray of shape (n_samples, n_features)
+        ``ranks[i, j]`` is the place of feature j when sample i is sorted increasingly, from 0.
+    order : ndarray of shape (n_samples, n_features)
+        ``order[i, r]`` is the feature at place r of sample i: the inverse permutation.
+
+        Both have the smallest unsigned integer type that holds n_features − 1.
+
+    Raises
+    ------
+    ValueError
+        If `X` contains NaN.
+
+    Examples
+    --------
+    >>> from suquan import rank_samples
+    >>> ranks, order = rank_samples([[4.5, 1.2, 10.1, 8.9]])
+    >>> ranks
+    array([[1, 0, 3, 2]], dtype=uint8)
+    >>> rank_samples([[30, 10, 20]])[1]
+    array([[1, 2, 0]], dtype=uint8)
+    """
+    X = as_samples(X)
+    if X.dtype.kind in "iub":
+        dtype = np.dtype(np.int64)
+    else:
+        dtype = kernel_dtype(X.dtype)
+    if X.dtype.kind == "u" and X.dtype.itemsize == 8:
+        X = (X ^ np.uint64(1 << 63)).view(np.int64)  # the same order, as signed integers
+    index_dtype = np.min_scalar_type(max(X.shape[1] - 1, 0))
+    ranks = np.empty(X.shape, index_dtype)
+    order = np.empty(X.shape, index_dtype)
+    n_observed = np.empty(X.shape[0], np.int64)
+
+    def rank_block(rows: slice) -> None:
+        block, bits = as_kernel_rows(X, rows, dtype)
+        ranks_block = np.empty(block.shape, np.uint32)
+        order_block = np.empty(block.shape, np.uint32)
+        rank_rows(
+            block,
+            block.view(bits.view),
+            bits.flip,
+            bits.inf_key,
+            order_block,
+            ranks_block,
+            n_observed[rows],
+        )
+        ranks[rows] = ranks_block
+        order[rows] = order_block
+
+    for_each_block(rank_block, X.shape, n_jobs=1)
+    raise_missing(X, n_observed)
+    return ranks, order
+
+
+def permutation_matrix(x: Any) -> sparse.csr_array:
+    """Permutation matrix Π_x of a sample, with ``permutation_matrix(x) @ f`` its normalised values.
+
+    (Π_x)[i, j] = 1 if the i-th entry of x is at the j-th place when x is sorted increasingly, ties by position:
+    the definition in section 2 of the paper. Meant for small samples; nothing in the library builds it.
+
+    Parameters
+    ----------
+    x : array-like of shape (n_features,)
+        One sample.
+
+    Returns
+    -------
+    sparse array of shape (n_features, n_features)
+
+    Examples
+    --------
+    >>> from suquan import permutation_matrix
+    >>> permutation_matrix([4.5, 1.2, 10.1, 8.9]) @ [0, 1, 3, 4]
+    array([1., 0., 4., 3.])
+    """
+    x = np.asarray(x)
+    if x.ndim != 1:
+        raise ValueError(
+            f"x must be one sample, a vector; got an array of shape {x.shape}. "
+            "Call permutation_matrix once per row."
+        )
+    ranks, _ = rank_samples(x[None, :])
+    n_features = x.size
+    return sparse.csr_array(
+        (np.ones(n_features), (np.arange(n_features), ranks[0].astype(np.intp))),
+        shape=(n_features, n_features),
+    )
+
+
+@dataclass(frozen=True)
+class SampleOperator:
+    """The linear maps T_i with Φ_f(x_i) = T_i f, for all samples, and their adjoints.
+
+    Built once from the data by :meth:`from_samples`; holds ranks, ties and gaps, and no values.
+
+    Attributes
+    ----------
+    codes : ndarray of shape (n_samples, n_features), uint16 or uint32
+        ``codes[i, r]``: feature at place r of sample i; the highest bit is set if it ties with place r − 1.
+    n_observed : ndarray of shape (n_samples,)
+        Number of values of each sample that are not NaN; these come first in `codes`.
+    has_ties : ndarray of shape (n_samples,), bool
+    ties : {"average", "first", "mean_rank"}
+    n_jobs : int or None
+        Threads over blocks of samples.
+    """
+
+    codes: np.ndarray
+    n_observed: np.ndarray
+    has_ties: np.ndarray
+    ties: str = "average"
+    n_jobs: int | None = None
+
+    @classmethod
+    def from_samples(
+        cls,
+        X: np.ndarray,
+        *,
+        ties: str = "average",
+        missing: str = "error",
+        n_jobs: int | None = None,
+        feature_names: Any = None,
+    ) -> SampleOperator:
+        """Rank the samples of `X`, of shape (n_samples, n_features)."""
+        check_choice("ties", ties, TIES)
+        check_choice("missing", missing, MISSING)
+        code_dtype = np.dtype(np.uint16 if X.shape[1] <= 1 << 15 else np.uint32)
+        codes = np.empty(X.shape, code_dtype)
+        n_observed = np.empty(X.shape[0], np.int64)
+        has_ties = np.empty(X.shape[0], np.bool_)
+        flag = code_dtype.type(1 << (8 * code_dtype.itemsize - 1))
+
+        def encode_block(rows: slice) -> None:
+            block, bits = as_kernel_rows(X, rows, kernel_dtype(X.dtype))
+            operators.encode_rows(
+                block,
+                block.view(bits.view),
+                bits.flip,
+                bits.inf_key,
+                flag,
+                codes[rows],
+                n_observed[rows],
+                has_ties[rows],
+            )
+
+        for_each_block(encode_block, X.shape, n_jobs=n_jobs)
+        if missing == "error":
+            raise_missing(X, n_observed, feature_names)
+        return cls(codes, n_observed, has_ties, ties, n_jobs)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return self.codes.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, the length of f and w."""
+        return self.codes.shape[1]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no sample has two different values: then there is nothing to rank."""
+        flag = self._masks[0]
+        tied = np.count_nonzero(self.codes & flag, axis=1)
+        return bool(np.all(tied >= self.n_observed - 1))
+
+    @property
+    def _masks(self) -> tuple[np.integer, np.integer]:
+        dtype = self.codes.dtype
+        flag = 1 << (8 * dtype.itemsize - 1)
+        return dtype.type(flag), dtype.type(flag - 1)
+
+    def _rows(self, rows: slice) -> tuple:
+        """Arguments that the kernels take for a block of samples."""
+        flag, mask = self._masks
+        return (
+            self.codes[rows],
+            flag,
+            mask,
+            self.n_observed[rows],
+            self.has_ties[rows],
+            TIES[self.ties],
+        )
+
+    def take(self, rows: Any) -> SampleOperator:
+        """Operator of the samples `rows` (any NumPy index)."""
+        return SampleOperator(
+            self.codes[rows], self.n_observed[rows], self.has_ties[rows], self.ties, self.n_jobs
+        )
+
+    def apply(self, f: np.ndarray, *, dtype: Any = np.float64, gap: float = 0.0) -> np.ndarray:
+        """Normalised samples T_i f in rows.
+
+        Parameters
+        ----------
+        f : ndarray of shape (n_features,)
+        dtype : float32 or float64, default=float64
+        gap : float, default=0.0
+            What stands for a missing value.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        f = np.ascontiguousarray(f, dtype=np.float64)
+        out = np.empty(self.codes.shape, dtype)
+
+        def apply_block(rows: slice) -> None:
+            operators.apply_rows(f, *self._rows(rows), gap, out[rows])
+
+        for_each_block(apply_block, self.codes.shape, n_jobs=self.n_jobs)
+        return out
+
+    def adjoint(
+        self,
+        w: np.ndarray,
+        *,
+        knots: tuple[np.ndarray, np.ndarray, int] | None = None,
+        dtype: Any = np.float64,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Rows T_iᵀ w, with which the score is f·T_iᵀ w.
+
+        Parameters
+        ----------
+        w : ndarray of shape (n_features,)
+        knots : (node, part, n_knots), default=None
+            Where every place reads the knots, see :func:`suquan.targets.knot_positions`; the rows
+            are then Bᵀ T_iᵀ w, of length n_knots.
+        dtype : float32 or float64, default=float64
+        out : ndarray, default=None
+            Where to write the rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features) or (n_samples, n_knots)
+        """
+        w = np.ascontiguousarray(w, dtype=np.float64)
+        width = self.n_features if knots is None else knots[2]
+        if out is None:
+            out = np.empty((self.n_samples, width), dtype)
+
+        def adjoint_block(rows: slice) -> None:
+            if knots is None:
+                operators.adjoint_rows(w, *self._rows(rows), out[rows])
+            else:
+                operators.adjoint_knot_rows(w, *self._rows(rows), *knots[:2], out[rows])
+
+        for_each_block(adjoint_block, self.codes.shape, n_jobs=self.n_jobs)
+        return out
+
+    def scores(self, W: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """Scores w_k·T_i f, of shape (n_samples, n_weights); a sample's own, whatever else is scored.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_weights, n_features)
+        f : ndarray of shape (n_features,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_weights)
+        """
+        W = np.ascontiguousarray(W, dtype=np.float64)
+        f = np.ascontiguousarray(f, dtype=np.float64)
+        out = np.empty((self.n_samples, W.shape[0]))
+
+        def score_block(rows: slice) -> None:
+            operators.score_rows(W, f, *self._rows(rows), out[rows])
+
+        for_each_block(score_block, self.codes.shape, n_jobs=self.n_jobs)
+        return out
+
+    def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """Σ_i c_i T_i f, of shape (n_features,), without the single terms."""
+        return self._sum(operators.sum_apply_rows, c, f)
+
+    def sum_adjoint(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Σ_i c_i T_iᵀ w, of shape (n_features,), without the single terms."""
+        return self._sum(operators.sum_adjoint_rows, c, w)
+
+    def _sum(self, sum_rows: Any, c: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        c = np.ascontiguousarray(c, dtype=np.float64)
+        vector = np.ascontiguousarray(vector, dtype=np.float64)
+
+        def sum_block(rows: slice) -> np.ndarray:
+            total = np.zeros(self.n_features)
+            sum_rows(c[rows], vector, *self._rows(rows), total)
+            return total
+
+        return sum_over_blocks(sum_block, self.codes.shape, n_jobs=self.n_jobs)
