@@ -311,9 +311,9 @@ def test_groups_stay_together_in_the_folds():
     np.testing.assert_array_equal(a.coef_, b.coef_)
     model = SuquanClassifier(cv=3, n_repeats=2, random_state=0)
     model.fit(X, y, groups=groups)
-    for train, test in model._random_splits(y, groups):
+    for train, test in model._random_splits(y, groups, True):
         assert not set(groups[train]) & set(groups[test])
-    assert len(model._random_splits(y, groups)) == 6
+    assert len(model._random_splits(y, groups, True)) == 6
 
 
 def test_any_splitter_will_do():
@@ -327,7 +327,7 @@ def test_rare_classes_get_fewer_folds_and_at_last_none():
     rare = np.zeros(40, int)
     rare[:3] = 1
     model = SuquanClassifier(random_state=0, n_repeats=2).fit(X, rare)
-    assert len(model._random_splits(np.where(rare == 1, 1.0, -1.0), None)) == 6
+    assert len(model._random_splits(rare, None, True)) == 6
     rare[:2] = 0
     with pytest.warns(UserWarning, match="cannot cross-fit"):
         SuquanClassifier(random_state=0).fit(X, rare)

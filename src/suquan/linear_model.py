@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -46,8 +47,8 @@ from suquan.targets import LEARNED, learn_target, make_target_quantiles, read_at
 
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
 # Rounds where max_rounds is None: one as in the paper, more where J falls on.
-_DEFAULT_ROUNDS = {"f0": 1, "bnd": 1, "spav": 1, "joint": 5, "crossfit": 1}
-_SMOOTH = ("spav", "joint", "crossfit")
+DEFAULT_ROUNDS = {"f0": 1, "bnd": 1, "spav": 1, "joint": 5, "crossfit": 1}
+SMOOTH_METHODS = ("spav", "joint", "crossfit")
 _MONOTONE = ("bnd", "spav", "joint", "crossfit")
 
 # Default penalties in units of the number of features; see docs/design/default_strengths.md.
@@ -56,12 +57,24 @@ SMOOTHNESS_PER_FEATURE = 1e-4
 # Default alpha of models with an l1 penalty, whose useful range does not grow with the features.
 ALPHA_L1 = 1e-2
 # NaN is left to the missing rule; infinities are refused.
-_CHECKS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+CHECKS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
 # Relative gap of the two largest singular values below which their vectors are not stable.
 _UNSTABLE_GAP = 0.01
 
 
-class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class EncodedData(NamedTuple):
+    """Validated training data."""
+
+    X: np.ndarray
+    labels: np.ndarray  # as given
+    y: np.ndarray  # as the loss wants them
+    weights: np.ndarray
+    loss: Loss
+    classes: np.ndarray | None
+    smoothness_unit: float = 1.0  # what useful strengths of smoothness grow with
+
+
+class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
     """What the classifier and the regressor share: everything but the labels."""
 
     def __init__(
@@ -103,35 +116,68 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     # -- fitting ------------------------------------------------------------------------------------
 
-    def _fit_joint(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        loss: Loss,
-        sample_weight: np.ndarray,
-        groups: Any,
-        smoothness_unit: float,
-    ) -> None:
-        """Fit (w, b, f) to validated samples and encoded labels, and store the result."""
-        splits = self._splits(y, groups, sample_weight) if self.method == "crossfit" else None
-        used = sample_weight > 0  # weight 0 is as if absent
-        if not np.all(used):
-            X, y, sample_weight = X[used], y[used], sample_weight[used]
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
+        """Learn the target and the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Class labels or, in regression, values.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight 2 counts as a repeated row, weight 0 as none.
+        groups : array-like of shape (n_samples,), default=None
+            Samples of one group stay together in the folds of "crossfit".
+
+        Returns
+        -------
+        self
+        """
+        data = self._encode(X, y, sample_weight)
+        self._check_task(data)
+        if data.classes is not None:
+            self.classes_ = data.classes
+        splits = None
+        if self.method == "crossfit":
+            splits = self._splits(data.loss, data.y, groups, data.weights)
+        used = data.weights > 0  # weight 0 is as if absent
+        X, y, weights = data.X[used], data.y[used], data.weights[used]
         operator = self._operator(X)
-        problem = self._problem(operator, loss, y, sample_weight, smoothness_unit)
-        g = self._start(X, sample_weight, problem.n_knots)
+        problem = self._problem(operator, data.loss, y, weights, data.smoothness_unit)
+        g = self._start(X, weights, problem.n_knots)
         if operator.is_constant:
             warnings.warn(
                 "no sample has two different values, so there is nothing to rank: the model is its "
                 "intercept alone.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
             fit = intercept_only(problem, g)
         else:
             fit = self._solve(problem, g, splits)
         self._warn_about(fit)
         self._store(problem, fit)
+        return self
+
+    @abstractmethod
+    def _encode(self, X: Any, y: Any, sample_weight: Any) -> EncodedData:
+        """Validated samples, and labels as the loss wants them."""
+
+    def _check_task(self, data: EncodedData) -> None:
+        """Raise a ValueError where the parameters do not fit the data."""
+        self._check_parameters(data.X.shape[1])
+        n_classes = 0 if data.classes is None else len(data.classes)
+        if self.method == "svd" and n_classes == 0:
+            raise ValueError(
+                "method='svd' is for classification with two classes. Choose another method, such "
+                "as 'crossfit'."
+            )
+        if self.method == "svd" and n_classes > 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is multiclass: "
+                f"method='svd' is for two classes; got {n_classes}. Choose another method, such as "
+                "'crossfit'."
+            )
 
     def _problem(
         self,
@@ -146,7 +192,7 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             alpha = float(self.alpha)
         else:
             alpha = ALPHA_L1 if self.l1_ratio > 0 else ALPHA_PER_FEATURE * p
-        if self.method not in _SMOOTH:
+        if self.method not in SMOOTH_METHODS:
             smoothness = 0.0
         elif self.smoothness is not None:
             smoothness = float(self.smoothness)
@@ -182,7 +228,7 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return self._solve_svd(problem)
         rounds = self.max_rounds
         settings: dict[str, Any] = {
-            "max_rounds": _DEFAULT_ROUNDS[self.method] if rounds is None else int(rounds),
+            "max_rounds": DEFAULT_ROUNDS[self.method] if rounds is None else int(rounds),
             "tol": self.tol,
             "max_iter": self.max_iter,
             "report": self._report,
@@ -201,18 +247,21 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"the two largest singular values are {first:.6g} and {second:.6g}: so close that the "
                 "target found by method='svd' is not stable. Use more samples or another method.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         return fit_fixed(problem, target.g, max_iter=self.max_iter)
 
-    def _splits(self, y: np.ndarray, groups: Any, sample_weight: np.ndarray) -> Splits | None:
+    def _splits(
+        self, loss: Loss, y: np.ndarray, groups: Any, sample_weight: np.ndarray
+    ) -> Splits | None:
         """Folds of "crossfit" over the samples of positive weight; None where there cannot be two."""
         groups = None if groups is None else np.asarray(groups)
         used = np.flatnonzero(sample_weight)
+        is_classifier = not isinstance(loss, Squared)
         if isinstance(self.cv, Integral):
             # Drawn among the used samples, so that the others are as if absent.
-            return self._random_splits(y[used], None if groups is None else groups[used])
-        is_classifier = not isinstance(self._loss, Squared)
+            groups = None if groups is None else groups[used]
+            return self._random_splits(y[used], groups, is_classifier)
         given = list(check_cv(self.cv, y, classifier=is_classifier).split(y, y, groups))
         place = np.full(len(y), -1)
         place[used] = np.arange(len(used))
@@ -228,9 +277,10 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         return splits
 
-    def _random_splits(self, y: np.ndarray, groups: np.ndarray | None) -> Splits | None:
+    def _random_splits(
+        self, y: np.ndarray, groups: np.ndarray | None, is_classifier: bool
+    ) -> Splits | None:
         """`n_repeats` random partitions in at most `cv` folds."""
-        is_classifier = not isinstance(self._loss, Squared)
         n_folds = min(int(self.cv), len(y) if groups is None else len(np.unique(groups)))
         if is_classifier:
             n_folds = min(n_folds, int(np.unique(y, return_counts=True)[1].min()))
@@ -244,7 +294,7 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"cannot cross-fit: {what} too few members for 2 folds. The target is learned in-sample "
                 "instead; give more samples, or choose method='joint'.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
             return None
         kinds = {
@@ -272,14 +322,14 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "the best target at these penalties is zero; the last one that was not is kept. "
                 "Lower alpha or smoothness.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         if fit.unfinished:
             warnings.warn(
                 f"no convergence: {fit.unfinished[0]} after at most max_iter = {self.max_iter} "
                 "iterations. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
 
     def _store(self, problem: JointProblem, fit: JointFit) -> None:
@@ -318,7 +368,7 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _validate(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, **_CHECKS)
+        return validate_data(self, X, reset=False, **CHECKS)
 
     def _operator(self, X: np.ndarray) -> SampleOperator:
         return SampleOperator.from_samples(
@@ -505,53 +555,22 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         )
         self.class_weight = class_weight
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
-    ) -> SuquanClassifier:
-        """Learn the target and the model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Class labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 counts as a repeated row, weight 0 as none.
-        groups : array-like of shape (n_samples,), default=None
-            Samples of one group stay together in the folds of "crossfit".
-
-        Returns
-        -------
-        self
-        """
-        X, y = validate_data(self, X, y, **_CHECKS)
-        self._check_parameters(X.shape[1])
+    def _encode(self, X: Any, y: Any, sample_weight: Any) -> EncodedData:
+        X, y = validate_data(self, X, y, **CHECKS)
         check_classification_targets(y)
-        sample_weight = _all_weights(sample_weight, X)
-        sample_weight = sample_weight * compute_sample_weight(self.class_weight, y)
-        self.classes_ = np.unique(y[sample_weight > 0])
-        n_classes = len(self.classes_)
+        weights = all_weights(sample_weight, X) * compute_sample_weight(self.class_weight, y)
+        classes = np.unique(y[weights > 0])
+        n_classes = len(classes)
         if n_classes < 2:
             raise ValueError(
                 f"SuquanClassifier needs samples of at least two classes; got {n_classes} class: "
-                f"{self.classes_.tolist()}."
+                f"{classes.tolist()}."
             )
-        if self.method == "svd" and n_classes > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is multiclass: "
-                f"method='svd' is for two classes; got {n_classes}. Choose another method, such as "
-                "'crossfit'."
-            )
-        codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
-        self._loss: Loss
+        # Labels of weight 0 that no other sample has are given any class: they are not used.
+        codes = np.searchsorted(classes, y).clip(max=n_classes - 1)
         if n_classes == 2:
-            self._loss = Logistic()
-            encoded = np.where(codes == 1, 1.0, -1.0)
-        else:
-            self._loss = Softmax(n_classes)
-            encoded = codes
-        self._fit_joint(X, encoded, self._loss, sample_weight, groups, smoothness_unit=1.0)
-        return self
+            return EncodedData(X, y, np.where(codes == 1, 1.0, -1.0), weights, Logistic(), classes)
+        return EncodedData(X, y, codes, weights, Softmax(n_classes), classes)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of samples.
@@ -645,37 +664,13 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
     True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> SuquanRegressor:
-        """Learn the target and the model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Values to predict.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 counts as a repeated row, weight 0 as none.
-        groups : array-like of shape (n_samples,), default=None
-            Samples of one group stay together in the folds of "crossfit".
-
-        Returns
-        -------
-        self
-        """
-        X, y = validate_data(self, X, y, y_numeric=True, **_CHECKS)
-        self._check_parameters(X.shape[1])
-        if self.method == "svd":
-            raise ValueError(
-                "method='svd' is for classification with two classes. Choose another method, such "
-                "as 'crossfit'."
-            )
+    def _encode(self, X: Any, y: Any, sample_weight: Any) -> EncodedData:
+        X, y = validate_data(self, X, y, y_numeric=True, **CHECKS)
         y = y.astype(np.float64)
-        sample_weight = _all_weights(sample_weight, X)
-        mean = np.average(y, weights=sample_weight)
-        variance = float(np.average((y - mean) ** 2, weights=sample_weight))
-        self._loss = Squared()
-        self._fit_joint(X, y, self._loss, sample_weight, groups, smoothness_unit=variance)
-        return self
+        weights = all_weights(sample_weight, X)
+        mean = np.average(y, weights=weights)
+        variance = float(np.average((y - mean) ** 2, weights=weights))
+        return EncodedData(X, y, y, weights, Squared(), None, variance)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted value of each sample.
@@ -699,7 +694,7 @@ def standardize_start(f: np.ndarray, n_knots: int, *, monotone: bool) -> np.ndar
         warnings.warn(
             "init is not non-decreasing; it was replaced by the nearest target that is.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
     g = g - g.mean()
     rms = float(np.sqrt(np.mean(g**2)))
@@ -720,7 +715,7 @@ def _start_quantiles(init: Any, n_features: int) -> np.ndarray:
         ) from error
 
 
-def _all_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
+def all_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
     """Validated weights, ones for None."""
     weights = check_sample_weight(sample_weight, X)
     if weights is None:
