@@ -17,7 +17,10 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from suquan.losses import Logistic
-from suquan.solvers.target import _Data, _Record, _Target, solve_target
+from suquan.solvers._target_data import Data as _Data
+from suquan.solvers._target_record import Record as _Record
+from suquan.solvers._target_set import Target as _Target
+from suquan.solvers.target import solve_target
 
 SIZES = (
     (225, 22_283, None),

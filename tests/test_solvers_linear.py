@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
 
-from suquan._kernels.coordinate_descent import column_products, row_products
+from suquan._kernels.products import column_products, row_products
 from suquan.losses import Logistic, Softmax, Squared
 from suquan.solvers.linear import RidgeDesign, solve_w
 

@@ -5,28 +5,14 @@ Loops read rows as one-dimensional views: an index that cannot be negative lets 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from suquan._kernels._jit import kernel
-
-# Sums may be taken in any order, so that they vectorise; NaN and infinity keep their meaning.
-_REASSOCIATE = {"reassoc", "contract", "nsz"}
+from suquan._kernels import products
+from suquan._kernels._jit import kernel, summing_kernel
 
 
-def _summing_kernel(function):
-    """Compile as :func:`kernel` does, letting sums be reordered."""
-    try:
-        return numba.njit(nogil=True, cache=True, fastmath=_REASSOCIATE)(function)
-    except RuntimeError as error:
-        if "no locator available" not in str(error):
-            raise
-        return numba.njit(nogil=True, fastmath=_REASSOCIATE)(function)
-
-
-@_summing_kernel
 def row_products(D, f):
-    """D f accumulated in float64, as fast as single precision BLAS on one thread.
+    """D f accumulated in float64: :func:`suquan._kernels.products.row_products` of one vector.
 
     Parameters
     ----------
@@ -37,33 +23,11 @@ def row_products(D, f):
     -------
     float64 ndarray of shape (n_rows,)
     """
-    n_rows, K = D.shape
-    out = np.empty(n_rows)
-    i = 0
-    while i + 4 <= n_rows:
-        d0, d1, d2, d3 = D[i], D[i + 1], D[i + 2], D[i + 3]
-        t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
-        for j in range(K):
-            x = f[j]
-            t0 += np.float64(d0[j]) * x
-            t1 += np.float64(d1[j]) * x
-            t2 += np.float64(d2[j]) * x
-            t3 += np.float64(d3[j]) * x
-        out[i], out[i + 1], out[i + 2], out[i + 3] = t0, t1, t2, t3
-        i += 4
-    while i < n_rows:
-        d0 = D[i]
-        t0 = 0.0
-        for j in range(K):
-            t0 += np.float64(d0[j]) * f[j]
-        out[i] = t0
-        i += 1
-    return out
+    return products.row_products(D, f[None])[0]
 
 
-@_summing_kernel
 def column_products(D, a):
-    """Dᵀ a accumulated in float64, as fast as single precision BLAS on one thread.
+    """Dᵀ a accumulated in float64: :func:`suquan._kernels.products.column_products` of one vector.
 
     Parameters
     ----------
@@ -74,35 +38,10 @@ def column_products(D, a):
     -------
     float64 ndarray of shape (K,)
     """
-    n_rows, K = D.shape
-    out = np.zeros(K)
-    i = 0
-    while i + 8 <= n_rows:
-        d0, d1, d2, d3 = D[i], D[i + 1], D[i + 2], D[i + 3]
-        d4, d5, d6, d7 = D[i + 4], D[i + 5], D[i + 6], D[i + 7]
-        a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
-        a4, a5, a6, a7 = a[i + 4], a[i + 5], a[i + 6], a[i + 7]
-        for j in range(K):
-            out[j] += (
-                np.float64(d0[j]) * a0
-                + np.float64(d1[j]) * a1
-                + np.float64(d2[j]) * a2
-                + np.float64(d3[j]) * a3
-                + np.float64(d4[j]) * a4
-                + np.float64(d5[j]) * a5
-                + np.float64(d6[j]) * a6
-                + np.float64(d7[j]) * a7
-            )
-        i += 8
-    while i < n_rows:
-        d0, a0 = D[i], a[i]
-        for j in range(K):
-            out[j] += np.float64(d0[j]) * a0
-        i += 1
-    return out
+    return products.column_products(D, a[None])[0]
 
 
-@_summing_kernel
+@summing_kernel
 def block_sums(D, starts, out):
     """Sum the columns of D over consecutive blocks, in float64: out[i, b] = Σ_{j in block b} D[i, j].
 

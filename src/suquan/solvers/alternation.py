@@ -284,6 +284,8 @@ def _w_step(
         return design.solve(
             problem.loss, problem.y, problem.s, problem.alpha, tol=W_TOL, max_iter=max_iter
         )
+    if problem.operator.n_samples <= problem.operator.n_features and problem.l1_ratio == 0.0:
+        start = None  # the solver's unknowns are dual: those of another target may be far off
     return solve_design(problem, problem.w_design(g), problem.s, max_iter, start)
 
 

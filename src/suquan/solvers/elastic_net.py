@@ -14,32 +14,30 @@ support and all columns that violate the optimality conditions.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from suquan._kernels.coordinate_descent import descend_classes, descend_quadratic, descend_scores
 from suquan.losses import Logistic, Loss, Softmax, Squared
-from suquan.solvers.linear import (
+from suquan.solvers._algebra import (
+    Array,
+    as_floats,
+    cholesky,
+    cholesky_solve,
+    column_products,
+    few_threads,
+    row_products,
+)
+from suquan.solvers._fits import (
     MAX_ITER,
     TOL,
     LinearFit,
-    _as_floats,
-    _cholesky,
-    _cholesky_solve,
-    _column_products,
-    _few_threads,
-    _negligible,
-    _row_products,
-    _sum_to_zero,
+    negligible,
     null_intercept,
+    sum_to_zero,
 )
 
 __all__ = ["solve_elastic_net"]
-
-Array = NDArray[Any]
 
 # Largest number of coefficients whose Hessian is formed.
 _DENSE = 1500
@@ -94,13 +92,13 @@ def solve_elastic_net(
     >>> solve_elastic_net(A, Squared(), y, np.ones(3), alpha=0.4, l1_ratio=1.0).w.round(3)
     array([[0.7, 0. ]])
     """
-    A, s = _as_floats(A), np.asarray(s, dtype=np.float64)
+    A, s = as_floats(A), np.asarray(s, dtype=np.float64)
     s = s / s.sum()
     rows = np.flatnonzero(s)
     present = A if len(rows) == len(s) else A[rows]
     problem = _Problem(present, loss, y[rows], s[rows], alpha, l1_ratio, fit_intercept)
     state = _State(problem, start)
-    with _few_threads(min(A.size, _DENSE * len(A))):
+    with few_threads(min(A.size, _DENSE * len(A))):
         if start is None:
             _approach(problem, state, max_iter)
         _solve(problem, state, tol, max_iter)
@@ -114,8 +112,8 @@ class _Problem:
         self.A, self.loss, self.y, self.s = A, loss, y, s
         self.l1, self.l2 = alpha * l1_ratio, alpha * (1.0 - l1_ratio)
         self.fit_intercept = fit_intercept
-        self.means = _column_products(A, s[None])[0] if fit_intercept else np.zeros(A.shape[1])
-        self.floor = _negligible(loss, y, s)
+        self.means = column_products(A, s[None])[0] if fit_intercept else np.zeros(A.shape[1])
+        self.floor = negligible(loss, y, s)
 
     def columns(self, chosen: Array) -> Array:
         """Centred columns, and one of ones (zeros without intercept): float64, Fortran-ordered."""
@@ -126,11 +124,11 @@ class _Problem:
 
     def scores(self, w: Array, b: Array) -> Array:
         """Shape (n_outputs, n_samples)."""
-        return _row_products(self.A, w) + (b - w @ self.means)[:, None]
+        return row_products(self.A, w) + (b - w @ self.means)[:, None]
 
     def correlations(self, slopes: Array) -> Array:
         """Gradient of the loss in w, shape (n_outputs, n_features)."""
-        return _column_products(self.A, slopes) - np.outer(slopes.sum(axis=1), self.means)
+        return column_products(self.A, slopes) - np.outer(slopes.sum(axis=1), self.means)
 
     def losses(self, u: Array) -> float:
         return float(self.s @ self.loss.value(self.y, self._as_scores(u)))
@@ -337,7 +335,7 @@ def _solve_on_support(Q, g, z, l1, l2) -> None:
         H.flat[:: len(free) + 1] += 2.0 * l2[free]
         sign = np.sign(z[free])
         gradient = g[free] + 2.0 * l2[free] * z[free] + l1[free] * sign
-        step = -_cholesky_solve(_cholesky(H), gradient)
+        step = -cholesky_solve(cholesky(H), gradient)
         moved, crossed = _keep_signs(H, gradient, z[free], step, sign * (l1[free] > 0.0))
         g += Q[:, free] @ (moved - z[free])
         z[free] = moved
@@ -414,8 +412,8 @@ def _conjugate(problem: _Problem, slopes: Array, scale: float) -> Array:
 
 def _as_fit(A: Array, problem: _Problem, state: _State, tol: float) -> LinearFit:
     b = state.b - state.w @ problem.means if problem.fit_intercept else state.b
-    b = _sum_to_zero(b) if problem.fit_intercept else b
-    u = _row_products(A, state.w) + b[:, None]
+    b = sum_to_zero(b) if problem.fit_intercept else b
+    u = row_products(A, state.w) + b[:, None]
     return LinearFit(
         w=state.w, b=b, u=u.T if isinstance(problem.loss, Softmax) else u[0],
         objective=state.objective, n_iter=state.n_iter, criterion=float(state.criterion),

@@ -1,0 +1,75 @@
+"""Linear algebra that the w-step's solvers share: exact products, Cholesky factors, BLAS threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from threadpoolctl import ThreadpoolController
+
+from suquan._kernels import products
+
+Array = NDArray[Any]
+# An array, or None where the fit or design has none; callers that know which need not narrow it.
+MaybeArray = Any
+
+# Matrices with fewer entries than this are faster on one BLAS thread.
+_ONE_THREAD = 250_000
+
+
+def as_floats(A: Array) -> Array:
+    """A, C-contiguous and of floats; not copied where it is already."""
+    A = np.ascontiguousarray(A)
+    return A if A.dtype in (np.float32, np.float64) else A.astype(np.float64)
+
+
+def row_products(A: Array, V: Array) -> Array:
+    """V Aᵀ accumulated in float64, shape (len(V), n_samples)."""
+    return V @ A.T if A.dtype == np.float64 else products.row_products(A, np.ascontiguousarray(V))
+
+
+def column_products(A: Array, R: Array) -> Array:
+    """R A accumulated in float64, shape (len(R), n_features)."""
+    return R @ A if A.dtype == np.float64 else products.column_products(A, R)
+
+
+def column_means(A: Array) -> Array:
+    """Mean of each column of A, accumulated in float64."""
+    return column_products(A, np.full((1, len(A)), 1.0 / len(A)))[0]
+
+
+def cholesky(H: Array) -> Array:
+    """Lower factor of the symmetric H, with as little added to the diagonal as makes it definite."""
+    # H.T is Fortran-ordered: no copy to reorder.
+    factor, info = lapack.dpotrf(H.T, lower=1, clean=0)
+    jitter = 1e-14 * max(float(np.trace(H)) / len(H), np.finfo(float).tiny)
+    while info > 0 and np.isfinite(jitter):
+        shifted = H.T + jitter * np.eye(len(H))
+        factor, info = lapack.dpotrf(shifted, lower=1, clean=0)
+        jitter *= 100.0
+    return factor
+
+
+def cholesky_solve(factor: Array, columns: Array) -> Array:
+    """H⁻¹ columns, from :func:`cholesky` of H."""
+    return lapack.dpotrs(factor, columns, lower=1)[0]
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def few_threads(size: int) -> Iterator[None]:
+    """One BLAS thread for small matrices; the cached controller makes this cost 10 µs."""
+    if size > _ONE_THREAD:
+        yield
+        return
+    with _blas().limit(limits=1, user_api="blas"):
+        yield

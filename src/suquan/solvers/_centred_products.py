@@ -1,0 +1,77 @@
+"""Products with a design of centred columns that is never formed, for the w-step's Newton-CG."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from suquan.solvers._algebra import Array, column_means, column_products, row_products
+
+
+class CentredProducts:
+    """Products with the design [A − 1 meansᵀ, 1], whose last coefficient is the intercept.
+
+    ``scores`` and ``adjoint`` are accurate to float64; their ``fast_`` twins run in the dtype of A and
+    serve inside conjugate gradients, whose result is only a search direction.
+    """
+
+    def __init__(self, A: Array, fit_intercept: bool):
+        self.fit_intercept = fit_intercept
+        self.means = column_means(A) if fit_intercept else np.zeros(A.shape[1])
+        self.offset = self.means  # what b must give back: u = A w + b − offset·w
+        if fit_intercept and _offsets_are_large(A, self.means):
+            A = A - self.means  # implicit centring would cancel too many digits
+            self.means = np.zeros(A.shape[1])
+        self.A = A
+
+    def scores(self, theta: Array) -> Array:
+        return self._add_intercept(row_products(self.A, theta[:, :-1]), theta)
+
+    def fast_scores(self, theta: Array) -> Array:
+        products = theta[:, :-1].astype(self.A.dtype, copy=False) @ self.A.T
+        return self._add_intercept(products, theta)
+
+    def adjoint(self, R: Array) -> Array:
+        return self._append_sum(column_products(self.A, R), R)
+
+    def fast_adjoint(self, R: Array) -> Array:
+        return self._append_sum(R.astype(self.A.dtype, copy=False) @ self.A, R)
+
+    def covariance(self, d: Array | None = None) -> Array:
+        """Hessian part Ãᵀ diag(d) Ã of shape (p + 1, p + 1); d = 1/n by default."""
+        n_samples = len(self.A)
+        if d is None:
+            weighted = self.A
+            cross, total = np.zeros(self.A.shape[1]), 1.0
+            products = (weighted.T @ weighted).astype(np.float64) / n_samples
+            products -= np.outer(self.means, self.means)
+        else:
+            weighted = self.A * np.sqrt(d).astype(self.A.dtype)[:, None]
+            products = (weighted.T @ weighted).astype(np.float64)
+            total = d.sum()
+            sums = d @ self.A
+            cross = sums - total * self.means
+            products -= np.outer(self.means, cross) + np.outer(sums, self.means)
+        H = np.empty((len(products) + 1,) * 2)
+        H[:-1, :-1] = products
+        H[-1, :-1] = H[:-1, -1] = cross if self.fit_intercept else 0.0
+        H[-1, -1] = total if self.fit_intercept else 1.0
+        return H
+
+    def _add_intercept(self, products: Array, theta: Array) -> Array:
+        if not self.fit_intercept:
+            return products
+        return products + (theta[:, -1] - theta[:, :-1] @ self.means)[:, None]
+
+    def _append_sum(self, products: Array, R: Array) -> Array:
+        gradient = np.zeros((len(R), self.A.shape[1] + 1))
+        gradient[:, :-1] = products
+        if self.fit_intercept:
+            gradient[:, -1] = R.sum(axis=1)
+            gradient[:, :-1] -= gradient[:, -1:] * self.means
+        return gradient
+
+
+def _offsets_are_large(A: Array, means: Array) -> bool:
+    """Whether some column lies further from 0 than 30 times its spread, judged on a few rows."""
+    some = A[:: max(1, len(A) // 256)].astype(np.float64)
+    return bool(np.any(np.abs(means) > 30.0 * some.std(axis=0) + 1e-30))

@@ -1,0 +1,241 @@
+"""The w-step for n_samples ≤ n_features: Newton on the Gram matrix, in n_samples dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from suquan.losses import Softmax
+from suquan.solvers._algebra import (
+    Array,
+    MaybeArray,
+    cholesky,
+    cholesky_solve,
+    column_means,
+    few_threads,
+)
+from suquan.solvers._fits import LinearFit, negligible, null_intercept, sum_to_zero
+from suquan.solvers._newton_cg import PrimalSolver
+
+# Relative rounding of a float32 Gram matrix, entry (i, j) against ‖A_i‖ ‖A_j‖ (measured: ≤ 1.5e-7, rms 4e-9).
+_GRAM_ROUNDING = 1e-7
+_CHEAP_PRODUCTS = 1e8
+_BLOCK_COLUMNS = 4096
+
+
+class GramSolver:
+    """Solves in the dual coefficients a (w = Aᵀa), from the Gram matrix of the centred design."""
+
+    def __init__(self, G: Array, fit_intercept: bool, exact: bool):
+        self.G = G
+        self.fit_intercept = fit_intercept
+        self.exact = exact  # whether G carries float64 accuracy
+        self.A: MaybeArray = None
+        self.column_means: MaybeArray = None
+        self.row_means: MaybeArray = None
+        self._reduced: PrimalSolver | None = None
+
+    @classmethod
+    def from_design(cls, A: Array, fit_intercept: bool) -> GramSolver:
+        means = column_means(A) if fit_intercept else np.zeros(A.shape[1])
+        # Where the products take no time there is no reason to round them.
+        dtype = A.dtype if len(A) * A.size > _CHEAP_PRODUCTS else np.dtype(np.float64)
+        solver = cls(_centred_gram(A, means, dtype), fit_intercept, exact=dtype == np.float64)
+        solver.A, solver.column_means = A, means
+        return solver
+
+    @classmethod
+    def from_gram(cls, G: Array, fit_intercept: bool) -> GramSolver:
+        G = np.array(G, dtype=np.float64)
+        row_means = G.mean(axis=1)
+        if fit_intercept:
+            G += row_means.mean() - row_means[:, None] - row_means
+        solver = cls(G, fit_intercept, exact=True)
+        solver.row_means = row_means if fit_intercept else np.zeros(len(G))
+        return solver
+
+    def solve_batch(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
+        fits = self.reduced_batch(loss, y, S, alpha, tol, max_iter, start)
+        return self.complete(fits, [alpha] * len(fits))
+
+    def reduced_batch(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
+        """Fits with their dual coefficients; ``b`` is still that of the centred design."""
+        if isinstance(loss, Softmax):
+            return self._solve_softmax(loss, y, S, alpha, tol, max_iter, start)
+        with few_threads(self.G.size):
+            return [self._solve_one(loss, y, s, alpha, tol, max_iter, start) for s in S]
+
+    def complete(self, fits: list[LinearFit], alphas: Sequence[float]) -> list[LinearFit]:
+        """Add w, and move b from the centred design to the one given."""
+        duals = np.concatenate([fit.dual for fit in fits])
+        coefs: MaybeArray = None if self.A is None else _dual_to_primal(self.A, duals)
+        shifts = duals @ self.row_means if coefs is None else coefs @ self.column_means
+        completed = []
+        for k, (fit, alpha) in enumerate(zip(fits, alphas, strict=True)):
+            rows = slice(k * len(fit.b), (k + 1) * len(fit.b))
+            w = None if coefs is None else coefs[rows]
+            b = sum_to_zero(fit.b - shifts[rows]) if self.fit_intercept else fit.b
+            objective = fit.objective
+            if not self.exact:
+                # Rounding δG in G moved it by alpha aᵀδGa, to first order at an optimum.
+                norm2 = np.sum(fit.dual * (fit.u.T - fit.b[:, None]))
+                objective += alpha * float(norm2 - np.vdot(coefs[rows], coefs[rows]))
+            completed.append(replace(fit, w=w, b=b, objective=objective))
+        return completed
+
+    def _solve_one(self, loss, y, s, alpha, tol, max_iter, start) -> LinearFit:
+        rows = np.flatnonzero(s)
+        G = self.G if len(rows) == len(s) else self.G[np.ix_(rows, rows)]
+        a, b = self._start(loss, y, s, start)
+        point = _newton_dual(
+            G, loss, y[rows], s[rows], alpha, self.fit_intercept, a[0, rows], b[0], tol, max_iter
+        )
+        dual = np.zeros((1, len(s)))
+        dual[0, rows] = point.a
+        fit = LinearFit(
+            None, np.array([point.b]), self.G @ dual[0] + point.b,
+            point.objective, point.n_iter, point.criterion, point.criterion <= tol, dual, self,
+        )  # fmt: skip
+        if not self.exact and self._rounding_matters(loss, y, s, fit, tol):
+            self._refine()
+            return self._solve_one(loss, y, s, alpha, tol, max_iter, fit)
+        return fit
+
+    def _start(self, loss, y, s, start) -> tuple[Array, Array]:
+        if start is None or start.dual is None or start.dual.shape != (loss.n_outputs, len(s)):
+            b = null_intercept(loss, y, s) if self.fit_intercept else np.zeros(loss.n_outputs)
+            return np.zeros((loss.n_outputs, len(s))), b
+        dual = np.where(s > 0, start.dual, 0.0)
+        if not self.fit_intercept:
+            return dual, np.zeros(loss.n_outputs)
+        # The start's intercept may refer to another centring: its scores do not.
+        scores = start.u if start.u.ndim == 1 else start.u.T
+        return dual, np.atleast_1d((scores - start.dual @ self.G) @ s)
+
+    def _rounding_matters(self, loss, y, s, fit, tol) -> bool:
+        """Whether rounding in G may have cost more than a tenth of ``tol``.
+
+        Scores that are off by ρ = δG a cost at most ½ Σ_i s_i ℓ''_i ρ_i².
+        """
+        norms = np.sqrt(np.diag(self.G).clip(0.0))
+        rho = _GRAM_ROUNDING * norms * np.linalg.norm(fit.dual * norms)
+        cost = 0.5 * (s * loss.curvature(y, fit.u)) @ rho**2
+        return cost > 0.1 * tol * fit.objective
+
+    def _refine(self) -> None:
+        self.G = _centred_gram(self.A, self.column_means, np.float64)
+        self.exact = True
+
+    def _solve_softmax(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
+        """Classes are coupled, so no n × n system: work on a square root Z of G, ZZᵀ = G."""
+        if self._reduced is None:
+            if not self.exact and self.A is not None:
+                self._refine()
+            self._roots, self._vectors = _square_root(self.G)
+            self._reduced = PrimalSolver(self._vectors * self._roots, self.fit_intercept)
+        if start is not None:
+            a, b = self._start(loss, y, S.mean(axis=0), start)
+            start = replace(start, w=(a @ self._vectors) * self._roots, b=b)
+        fits = self._reduced.solve_batch(loss, y, S, alpha, tol, max_iter, start)
+        inverse = self._vectors / self._roots
+        return [replace(fit, dual=fit.w @ inverse.T, w=None) for fit in fits]
+
+
+@dataclass
+class _DualPoint:
+    """Iterate of :func:`_newton_dual`; v = Ga are its scores without the intercept."""
+
+    a: Array
+    b: float
+    v: Array
+    objective: float
+    n_iter: int = 0
+    criterion: float = np.inf
+
+
+def _newton_dual(G, loss, y, s, alpha, fit_intercept, a, b, tol, max_iter) -> _DualPoint:
+    """Newton's method on Σ s_i ℓ(y_i, (Ga)_i + b) + alpha aᵀGa, all s_i > 0."""
+    v = G @ a
+    point = _DualPoint(a, b, v, _dual_objective(loss, y, s, alpha, a, v, b))
+    floor = negligible(loss, y, s)
+    while point.n_iter < max_iter and point.criterion > tol:
+        step_a, step_b, gradient_a, gradient_b = _dual_newton_step(
+            G, loss, y, s, alpha, fit_intercept, point
+        )
+        step_v = G @ step_a
+        slope = gradient_a @ step_v + gradient_b * step_b
+        point.criterion = max(-0.5 * slope, 0.0) / max(point.objective, floor)
+        point.n_iter += 1
+        if not _move_dual(loss, y, s, alpha, point, step_a, step_b, step_v, slope):
+            break
+    return point
+
+
+def _dual_newton_step(G, loss, y, s, alpha, fit_intercept, point):
+    """Newton step (in a and b) and gradient: with D = diag(s ℓ''), ρ = s ℓ' + 2 alpha a,
+
+        D (G δa + δb) + 2 alpha δa = −ρ,     Σ (a + δa) = 0.
+
+    Solved through B = 2 alpha I + D^½ G D^½, which stays definite where the curvature vanishes.
+    """
+    u = point.v + point.b
+    slopes = s * loss.gradient(y, u)
+    rho = slopes + 2.0 * alpha * point.a
+    root = np.sqrt(s * loss.curvature(y, u))
+    B = G * root
+    B *= root[:, None]
+    B.flat[:: len(B) + 1] += 2.0 * alpha
+    factor = cholesky(B)
+    along_rho = (rho - root * cholesky_solve(factor, root * (G @ rho))) / (2.0 * alpha)
+    if not fit_intercept:
+        return -along_rho, 0.0, rho, 0.0
+    along_b = root * cholesky_solve(factor, root)
+    total = along_b.sum()
+    step_b = (point.a.sum() - along_rho.sum()) / total if total > 0.0 else 0.0
+    return -along_rho - step_b * along_b, step_b, rho, slopes.sum()
+
+
+def _move_dual(loss, y, s, alpha, point, step_a, step_b, step_v, slope) -> bool:
+    """Backtrack along the step; False where no length lowers the objective."""
+    t = 1.0
+    for _ in range(40):
+        a, b, v = point.a + t * step_a, point.b + t * step_b, point.v + t * step_v
+        objective = _dual_objective(loss, y, s, alpha, a, v, b)
+        if objective <= point.objective + 1e-4 * t * slope:
+            point.a, point.b, point.v, point.objective = a, b, v, objective
+            return True
+        t *= 0.5
+    return False
+
+
+def _dual_objective(loss, y, s, alpha, a, v, b) -> float:
+    return float(s @ loss.value(y, v + b) + alpha * (a @ v))
+
+
+def _centred_gram(A: Array, means: Array, dtype) -> Array:
+    """(A − means)(A − means)ᵀ: products in ``dtype``, summed over blocks of columns in float64."""
+    G = np.zeros((len(A), len(A)))
+    for start in range(0, A.shape[1], _BLOCK_COLUMNS):
+        columns = slice(start, start + _BLOCK_COLUMNS)
+        block = np.subtract(A[:, columns], means[columns].astype(dtype), dtype=dtype)
+        G += block @ block.T
+    return G
+
+
+def _dual_to_primal(A: Array, duals: Array) -> Array:
+    """W = duals A in float64, a block of columns at a time."""
+    W = np.empty((len(duals), A.shape[1]))
+    for start in range(0, A.shape[1], _BLOCK_COLUMNS):
+        columns = slice(start, start + _BLOCK_COLUMNS)
+        W[:, columns] = duals @ A[:, columns].astype(np.float64, copy=False)
+    return W
+
+
+def _square_root(G: Array) -> tuple[Array, Array]:
+    """Roots of the eigenvalues of G that are not rounding errors, and their eigenvectors."""
+    values, vectors = np.linalg.eigh(G)
+    kept = values > len(G) * np.finfo(float).eps * max(values[-1], np.finfo(float).tiny)
+    kept[-1] = True  # at least one column, so that shapes stay ordinary when G = 0
+    return np.sqrt(values[kept].clip(np.finfo(float).tiny)), vectors[:, kept]

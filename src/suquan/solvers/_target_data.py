@@ -1,0 +1,127 @@
+"""The loss side of the f-step: products with the design, the loss in the scores, the best intercept."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from scipy.special import logit
+
+from suquan._kernels.target import column_products, row_products
+from suquan.losses import Logistic, Squared
+
+_NEGLIGIBLE = 1e-18  # a loss at which the intercept need not be refined
+
+
+class Data:
+    """The loss side: products with D, and the loss as a function of the vector u of all scores."""
+
+    def __init__(self, D, loss, y, s, fit_intercept):
+        keep = np.flatnonzero(s > 0.0)
+        self.n_outputs = loss.n_outputs
+        D = self.all_rows = np.ascontiguousarray(D)
+        if len(keep) < len(s):
+            D = D.reshape(len(s), self.n_outputs, -1)[keep].reshape(-1, D.shape[1])
+        self.D = D
+        self.loss, self.y, self.s = loss, y[keep], s[keep]
+        self.fit_intercept = fit_intercept
+        self.n_scores, self.K = self.D.shape
+        n_free = max(1, self.n_outputs - 1) if fit_intercept else 0
+        # Column k shifts the scores of output k; the last output of a softmax is the reference.
+        self.shifts = np.tile(np.eye(self.n_outputs)[:, :n_free], (len(keep), 1))
+
+    def scores(self, f, D=None):
+        """D f; sums over a float32 design run in float64."""
+        D = self.D if D is None else D
+        return D @ f if D.dtype == np.float64 else row_products(D, f)
+
+    @cached_property
+    def row_means(self):
+        """Mean of each row of D."""
+        return self.scores(np.full(self.K, 1.0 / self.K))
+
+    def pull_back(self, a):
+        """Dᵀ a, centred: the gradient in f among vectors of sum 0."""
+        g = a @ self.D if self.D.dtype == np.float64 else column_products(self.D, a)
+        return g - g.mean()
+
+    def _shaped(self, u):
+        return u if self.n_outputs == 1 else u.reshape(-1, self.n_outputs)
+
+    def value(self, u):
+        """Σ s ℓ(y, u)."""
+        return float(self.s @ self.loss.value(self.y, self._shaped(u)))
+
+    def dual_point(self, u):
+        """Gradient of the weighted loss in u."""
+        a = self.loss.gradient(self.y, self._shaped(u))
+        return (self.s * a if self.n_outputs == 1 else self.s[:, None] * a).ravel()
+
+    def scores_of_dual(self, a):
+        """Scores u with dual_point(u) = a, up to what the loss ignores."""
+        if isinstance(self.loss, Squared):
+            return self.y + 0.5 * a / self.s
+        if isinstance(self.loss, Logistic):
+            return -self.y * logit(np.clip(-self.y * a / self.s, 1e-300, None))
+        p = a.reshape(-1, self.n_outputs) / self.s[:, None]
+        p[np.arange(len(self.y)), self.y] += 1.0
+        return np.log(np.maximum(p, 1e-300)).ravel()
+
+    def conjugate(self, u, a):
+        """Conjugate of the loss at a = dual_point(u): Fenchel's equality."""
+        return float(a @ u) - self.value(u)
+
+    def root(self, u, samples=slice(None)):
+        """Factor A of the loss's Hessian A Aᵀ in u, as a pair of functions x -> Aᵀ x, v -> A v."""
+        curvature = self.loss.curvature(self.y[samples], self._shaped(u)[samples])
+        s = self.s[samples]
+        if self.n_outputs == 1:
+            q = np.sqrt(s * curvature)
+
+            def scale(x):
+                return q.astype(x.dtype)[:, None] * x if x.ndim == 2 else q * x
+
+            return scale, scale
+        # diag(π) − π πᵀ = diag(√π) (I − √π √πᵀ) diag(√π), and the middle is a projection.
+        p = np.sqrt(curvature)[:, :, None]
+        q = np.sqrt(s)[:, None, None] * p
+
+        def project(x):
+            return x - p * np.sum(p * x, axis=1, keepdims=True)
+
+        def blocks(x):
+            return x.reshape(len(p), self.n_outputs, -1)
+
+        return (
+            lambda x: project(q * blocks(x)).reshape(x.shape),
+            lambda v: (q * project(blocks(v))).reshape(v.shape),
+        )
+
+    def profile(self, u):
+        """Shift u by the best intercept; return the shifted scores and the intercept."""
+        b = np.zeros(self.shifts.shape[1])
+        if not self.fit_intercept:
+            return u, b
+        start, value = u, self.value(u)
+        for _ in range(100):
+            gradient = self.dual_point(u) @ self.shifts
+            X = self.root(u)[0](self.shifts)
+            hessian = X.T @ X
+            hessian[np.diag_indices_from(hessian)] += 1e-14 * np.trace(hessian) + 1e-300
+            step = -np.linalg.solve(hessian, gradient)
+            if not isinstance(self.loss, Squared):
+                step *= min(1.0, 4.0 / np.max(np.abs(step), initial=1e-300))
+            decrement = -float(step @ gradient)
+            last = decrement <= 1e-12 * value or value <= _NEGLIGIBLE
+            for _ in range(30):
+                new = start + self.shifts @ (b + step)
+                new_value = self.value(new)
+                if new_value <= value - 1e-4 * decrement or (last and decrement <= 1e-6 * value):
+                    break
+                step, decrement = 0.5 * step, 0.5 * decrement
+            else:
+                break
+            b, u, value = b + step, new, new_value
+            if last:
+                break
+        return u, b
