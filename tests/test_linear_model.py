@@ -123,6 +123,19 @@ def test_objective_never_rises_and_coefficients_are_optimal_for_the_target(metho
     )
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_features", [25, 90])
+def test_objective_does_not_rise_where_the_target_may_grow_without_bound(n_features, seed):
+    X, y = make_problem(60, n_features, seed)
+    for alpha in (1e-4, 1e-2):
+        history = (
+            SuquanClassifier("spav", alpha=alpha, smoothness=0.0, max_rounds=2)
+            .fit(X, y)
+            .objective_history_
+        )
+        assert np.all(np.diff(history) <= 1e-9 * history[0])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_objective_of_regression_and_of_classes_never_rises(seed):
     for model, (X, y) in (

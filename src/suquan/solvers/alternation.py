@@ -98,7 +98,8 @@ def fit_in_sample(
             break
         g = f_fit.f
         history.append(f_fit.objective + problem.penalty(coefficients(w_fit)))
-        w_fit = _released(_w_step(problem, g, max_iter, start=w_fit))
+        start = replace(w_fit, b=np.atleast_1d(f_fit.b))  # b moved with f
+        w_fit = _released(_w_step(problem, g, max_iter, start=start))
         history.append(w_fit.objective + problem.roughness(g))
         _assert_descent(history, problem)
         n_iter += w_fit.n_iter

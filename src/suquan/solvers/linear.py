@@ -147,7 +147,12 @@ class RidgeDesign:
     ) -> LinearFit:
         """One fit; parameters as for :func:`solve_w`."""
         S = _normalised(np.asarray(s)[None])
-        return self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)[0]
+        (fit,) = self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
+        if start is not None and not fit.converged:
+            # Newton does not leave a start whose scores are saturated: begin anew.
+            (anew,) = self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, None)
+            fit = min(fit, anew, key=lambda fit: fit.objective)
+        return fit
 
     def solve_many(
         self,
