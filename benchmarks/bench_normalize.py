@@ -29,8 +29,8 @@ QUICK_SHAPES = ((20, 2_000), (100, 200))
 DTYPES = ("float64", "float32")
 SETTINGS = {"default": "", "AVX-512 off": "X86_V4 AVX512_ICL"}
 PACKAGES = ("numpy", "numba", "qnorm", "scikit-image", "pandas", "scikit-learn")
-# Rows on which the slow peers are timed; their time grows with the rows and is scaled up.
-ROWS_OF_SLOW = {"scikit-image": 500, "scikit-learn": 1_000}
+# Values on which the slow peers are timed; their time is proportional to the rows and is scaled up.
+VALUES_OF_SLOW = {"scikit-image": 1_000_000, "scikit-learn": 300_000}
 Row = dict[str, Any]
 
 
@@ -56,7 +56,7 @@ def peer_calls(X: np.ndarray) -> dict[str, tuple[Callable[[], Any], int]]:
 
     columns = np.ascontiguousarray(X.T)
     target = np.sort(X, axis=1).mean(axis=0, dtype=np.float64)
-    few = {name: X[:rows] for name, rows in ROWS_OF_SLOW.items()}
+    few = {name: X[: max(1, size // X.shape[1])] for name, size in VALUES_OF_SLOW.items()}
     frame = pd.DataFrame(X.T)
     upright = np.asfortranarray(few["scikit-learn"].T)
     calls: dict[str, tuple[Callable[[], Any], int]] = {}
@@ -106,6 +106,7 @@ def tied_values(X: np.ndarray) -> np.ndarray:
 def measure_whole(quick: bool) -> list[Row]:
     rows = []
     for shape, dtype, X in cases(quick):
+        print(f"  {shape} {dtype}", file=sys.stderr, flush=True)
         calls = peer_calls(X)
         check_agreement(X, calls)
         ours = {
@@ -398,8 +399,8 @@ Times of one call on arrays in memory, the smallest of up to 9 repeats, with the
 within one process; a ratio says how many times as long the other program takes. Everything is run with NumPy's
 default dispatch and with AVX-512 off (`NPY_DISABLE_CPU_FEATURES="{SETTINGS["AVX-512 off"]}"`), and
 the smaller ratio stands here. qnorm gets the better of both memory layouts. scikit-image is given the
-target, and is timed on at most {ROWS_OF_SLOW["scikit-image"]:,} rows. scikit-learn's transformer, which is
-feature-wise, works on the transpose of at most {ROWS_OF_SLOW["scikit-learn"]:,} rows. Both are scaled up to
+target, and is timed on rows of at most {VALUES_OF_SLOW["scikit-image"]:,} values. scikit-learn's transformer, which is
+feature-wise, works on the transpose of rows of at most {VALUES_OF_SLOW["scikit-learn"]:,} values. Both are scaled up to
 all rows. Only qnorm has the same rule for ties."""
 
 

@@ -52,7 +52,7 @@ SMOOTH_METHODS = ("spav", "joint", "crossfit")
 _MONOTONE = ("bnd", "spav", "joint", "crossfit")
 
 # Default penalties in units of the number of features; see docs/design/default_strengths.md.
-ALPHA_PER_FEATURE = 1e-3
+ALPHA_PER_FEATURE = 3e-4
 SMOOTHNESS_PER_FEATURE = 1e-4
 # Default alpha of models with an l1 penalty, whose useful range does not grow with the features.
 ALPHA_L1 = 1e-2
@@ -434,7 +434,7 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         - "crossfit": as "joint", but f is learned with models that have not seen the sample they score.
           In-sample, f gets hardly any signal where there are more features than samples.
     alpha : float, default=None
-        Strength of the penalty on w; None: 10⁻³ times the number of features (10⁻² with an l1 penalty).
+        Strength of the penalty on w; None: 3·10⁻⁴ times the number of features (10⁻² with an l1 penalty).
     smoothness : float, default=None
         Weight of the squared differences of neighbouring quantiles, for "spav", "joint" and "crossfit";
         None: 10⁻⁴ times the number of features (in regression also times the variance of y).
