@@ -399,9 +399,11 @@ Times of one call on arrays in memory, the smallest of up to 9 repeats, with the
 within one process; a ratio says how many times as long the other program takes. Everything is run with NumPy's
 default dispatch and with AVX-512 off (`NPY_DISABLE_CPU_FEATURES="{SETTINGS["AVX-512 off"]}"`), and
 the smaller ratio stands here. qnorm gets the better of both memory layouts. scikit-image is given the
-target, and is timed on rows of at most {VALUES_OF_SLOW["scikit-image"]:,} values. scikit-learn's transformer, which is
-feature-wise, works on the transpose of rows of at most {VALUES_OF_SLOW["scikit-learn"]:,} values. Both are scaled up to
-all rows. Only qnorm has the same rule for ties."""
+target, and is timed on rows of at most {VALUES_OF_SLOW["scikit-image"]:,} values together.
+scikit-learn's transformer, which is feature-wise, works on the transpose of rows of at most
+{VALUES_OF_SLOW["scikit-learn"]:,} values. Both are scaled up to all rows. To be exact it needs one quantile
+per value, and nearly all its time goes into computing those: with fewer it is much faster, and
+approximate. Only qnorm has the same rule for ties."""
 
 
 def write_results(tables: dict[str, list[Row]]) -> None:

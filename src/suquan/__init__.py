@@ -6,7 +6,9 @@ with the linear model that uses the normalised samples.
 """
 
 from suquan._version import __version__
+from suquan.comparison import compare
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
+from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
 from suquan.preprocessing import (
     QuantileNormalizer,
     SupervisedQuantileNormalizer,
@@ -19,8 +21,11 @@ __all__ = [
     "QuantileNormalizer",
     "SupervisedQuantileNormalizer",
     "SuquanClassifier",
+    "SuquanClassifierCV",
     "SuquanRegressor",
+    "SuquanRegressorCV",
     "__version__",
+    "compare",
     "make_target_quantiles",
     "permutation_matrix",
     "quantile_normalize",

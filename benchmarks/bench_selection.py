@@ -1,0 +1,119 @@
+"""Time of nested cross-validation against scikit-learn in the same loop, and of the paper's whole protocol.
+
+The peer is ``LogisticRegressionCV`` on the normalised matrix inside each outer fold. A part of its outer folds
+is timed and scaled to all of them. The whole protocol (all methods, 5 × 3 outer and 5 × 3 inner folds, seven
+alphas, five smoothnesses) takes a quarter of an hour; ask for it with ``--protocol``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+import warnings
+
+import numpy as np
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.model_selection import RepeatedStratifiedKFold
+
+from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
+from benchmarks.bench_w_step import make_design
+from suquan import compare
+
+PEER_FOLDS = 1
+
+
+def folds(n_repeats=5):
+    """3 folds, repeated."""
+    return RepeatedStratifiedKFold(n_splits=3, n_repeats=n_repeats, random_state=0)
+
+
+def nested_fixed(n_samples, n_features, n_repeats):
+    """One fixed target, all folds, against LogisticRegressionCV on a part of the outer folds."""
+    A, y = make_design(n_samples, n_features)
+    X = A.astype(np.float64)
+    outer = folds(n_repeats)
+    compare(X[:60, :100], y[:60], methods=["normal"], outer_cv=3, inner_cv=3, progress=False)
+    start = time.perf_counter()
+    result = compare(
+        X, y, methods=["normal"], outer_cv=outer, inner_cv=folds(n_repeats), progress=False
+    )
+    ours = time.perf_counter() - start
+    alphas = np.geomspace(1e-6, 1e-1, 7) * n_features
+    splits = list(outer.split(X, y))
+    start = time.perf_counter()
+    for train, test in splits[:PEER_FOLDS]:
+        peer = LogisticRegressionCV(
+            Cs=1 / (2 * len(train) * 2 / 3 * alphas),
+            cv=folds(n_repeats),
+            scoring="roc_auc",
+            tol=1e-6,
+            max_iter=10_000,
+            l1_ratios=(0.0,),
+            use_legacy_attributes=False,
+        ).fit(X[train], y[train])
+        peer.score(X[test], y[test])
+    theirs = (time.perf_counter() - start) * len(splits) / PEER_FOLDS
+    return {
+        "shape": f"{n_samples:,}×{n_features:,}",
+        "outer × inner folds": f"{len(splits)} × {len(splits)}",
+        "suquan.compare, s": ours,
+        "LogisticRegressionCV, s (scaled)": theirs,
+        "ratio": theirs / ours,
+        "mean AUC": float(result.summary["mean"][0]),
+    }
+
+
+def whole_protocol(n_samples, n_features, n_knots, n_jobs):
+    """All methods, as in the paper; seconds per method and in all."""
+    A, y = make_design(n_samples, n_features, n_factors=20)
+    start = time.perf_counter()
+    result = compare(
+        A, y, outer_cv=folds(), inner_cv=folds(), n_knots=n_knots, n_jobs=n_jobs, progress=True
+    )
+    seconds = time.perf_counter() - start
+    names = result.summary["method"]
+    spent = [result.folds["seconds"][result.folds["method"] == name].sum() for name in names]
+    rows = [
+        {"method": str(name), "core seconds": float(s), "share": float(s / np.sum(spent[:-1]))}
+        for name, s in zip(names, spent, strict=True)
+        if name != "best_fixed"
+    ]
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    gigabytes = (usage[0].ru_maxrss + n_jobs * usage[1].ru_maxrss) / 2**20
+    print(f"whole protocol: {seconds:.0f} s, at most {gigabytes:.1f} GB; {result.verdict}")
+    return rows, seconds, gigabytes
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes; writes nothing")
+    parser.add_argument("--protocol", action="store_true", help="the paper's whole protocol too")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        print(markdown([nested_fixed(60, 500, 1)]))
+        return
+    rows = [nested_fixed(225, 22_283, 5)]
+    print(markdown(rows))
+    write_csv(RESULTS / "selection.csv", rows)
+    text = [
+        "**Nested cross-validation** of one fixed target, seven alphas, against `LogisticRegressionCV` in the "
+        "same loop, of which one outer fold was timed and scaled.",
+        markdown(rows),
+    ]
+    if arguments.protocol:
+        rows, seconds, gigabytes = whole_protocol(271, 22_283, 100, 2)
+        write_csv(RESULTS / "protocol.csv", rows)
+        text += [
+            f"**The paper's whole protocol** at 271×22,283, 100 knots, two processes: {seconds / 60:.1f} "
+            f"minutes, at most {gigabytes:.1f} GB. Where the time goes:",
+            markdown(rows),
+        ]
+    text.append(describe_machine(["numpy", "scipy", "scikit-learn", "numba"]))
+    (RESULTS / "selection-summary.md").write_text("\n\n".join(text) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        main()

@@ -1,0 +1,393 @@
+import csv
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+
+from suquan import compare, comparison, quantile_normalize
+from suquan.comparison import METHOD_NAMES, Outcome, _verdict
+from suquan.statistics import Difference, corrected_difference, holm
+
+SETTINGS = {
+    "outer_cv": StratifiedKFold(3),
+    "inner_cv": 2,
+    "alphas": [0.05, 0.5],
+    "smoothnesses": [0.01, 0.1],
+    "n_repeats": 1,
+    "progress": False,
+}
+FEW = ["normal", "uniform", "crossfit"]
+
+
+def make_problem(n_samples=60, n_features=10, task="binary", seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_samples, n_features))
+    u = 2.0 * quantile_normalize(X, "normal") @ rng.standard_normal(n_features)
+    if task == "regression":
+        return np.exp(X), u + rng.standard_normal(n_samples)
+    return np.exp(X), (rng.random(n_samples) < expit(u)).astype(int)
+
+
+def column(result, method, name):
+    return result.folds[name][result.folds["method"] == method]
+
+
+def assert_same(first, second):
+    for name in set(first.folds) - {"seconds"}:
+        np.testing.assert_array_equal(first.folds[name], second.folds[name])
+    assert first.verdict == second.verdict
+    for name in first.targets:
+        np.testing.assert_array_equal(first.targets[name], second.targets[name])
+
+
+@pytest.fixture(scope="module")
+def result():
+    return compare(*make_problem(), **SETTINGS)
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+
+def test_every_method_has_one_row_per_fold(result):
+    names = [*METHOD_NAMES, "best_fixed"]
+    assert result.summary["method"].tolist() == names
+    assert {len(column) for column in result.folds.values()} == {3 * len(names)}
+    for name in names:
+        np.testing.assert_array_equal(column(result, name, "fold"), [0, 1, 2])
+        np.testing.assert_array_equal(column(result, name, "repeat"), [0, 0, 0])
+        assert set(column(result, name, "alpha")) <= {0.05, 0.5}
+    assert np.all(column(result, "joint", "rounds") >= 1)
+
+
+def test_summary_and_tests_are_those_of_numpy_and_scipy(result):
+    scores = {name: column(result, name, "score") for name in result.summary["method"]}
+    means = np.array([values.mean() for values in scores.values()])
+    np.testing.assert_allclose(result.summary["mean"], means)
+    np.testing.assert_allclose(result.summary["std"], [v.std(ddof=1) for v in scores.values()])
+    assert np.all(np.diff(means[np.argsort(result.summary["rank"])]) <= 0)
+    tests = result.tests
+    assert len(tests["method"]) == len(scores) * (len(scores) - 1)
+    for k, (a, b) in enumerate(zip(tests["method"], tests["other"], strict=True)):
+        d = scores[a] - scores[b]
+        expected = corrected_difference(d, 0.5)
+        assert tests["difference"][k] == pytest.approx(expected.mean)
+        assert (tests["low"][k], tests["high"][k]) == pytest.approx((expected.low, expected.high))
+        assert tests["p_t"][k] == pytest.approx(expected.p_value)
+        if np.any(d):
+            p = stats.wilcoxon(d, alternative="greater").pvalue
+            assert tests["p_wilcoxon"][k] == pytest.approx(p)
+    np.testing.assert_allclose(tests["p_wilcoxon_holm"], holm(tests["p_wilcoxon"]))
+    once = tests["method"] < tests["other"]
+    np.testing.assert_allclose(tests["p_t_holm"][once], holm(tests["p_t"][once]))
+
+
+def test_contrast_is_crossfit_against_best_fixed(result):
+    d = column(result, "crossfit", "score") - column(result, "best_fixed", "score")
+    assert result.contrast == pytest.approx(corrected_difference(d, 0.5))
+    assert f"{d.mean():+.4f}" in result.verdict
+
+
+def test_best_fixed_is_the_target_with_the_best_inner_score_of_each_fold(tmp_path):
+    X, y = make_problem()
+    fixed = ["median", "normal", "uniform", "cauchy"]
+    result = compare(X, y, methods=["raw", *fixed], checkpoint=tmp_path, **SETTINGS)
+    store = comparison._Store(tmp_path)
+    for k in range(3):
+        outcomes = {name: store.load((name, k)) for name in fixed}
+        best = max(fixed, key=lambda name: outcomes[name].inner_score)
+        assert column(result, "best_fixed", "score")[k] == outcomes[best].score
+        assert column(result, "best_fixed", "alpha")[k] == outcomes[best].alpha
+
+
+def test_targets_of_the_folds_make_a_band(result):
+    low, middle, high = result.target_band()
+    assert np.all(low <= middle)
+    assert np.all(middle <= high)
+    assert set(result.targets) == {"svd", "f0", "bnd", "spav", "joint", "crossfit"}
+    assert result.targets["joint"].shape == (3, 10)
+
+
+# -- the verdict -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [(0.01, 0.03, "helps"), (-0.03, -0.01, "hurts"), (-0.01, 0.03, "makes no difference that")],
+)
+def test_verdict_is_one_sentence_with_the_difference_and_its_interval(low, high, says):
+    sentence = _verdict(Difference((low + high) / 2, low, high, 1.0, 0.5), "roc_auc", 15)
+    assert sentence.startswith(f"Learning the target {says}")
+    for number in (low, high, (low + high) / 2):
+        assert f"{number:+.4f}" in sentence
+
+
+@pytest.mark.parametrize("methods", [["normal", "joint"], ["raw", "crossfit"]])
+def test_there_is_no_verdict_without_both_sides_of_the_contrast(methods):
+    result = compare(*make_problem(), methods=methods, **SETTINGS)
+    assert result.contrast is None
+    assert result.verdict.startswith("No verdict")
+
+
+def test_permutations_never_change_the_verdict():
+    X, y = make_problem()
+    plain = compare(X, y, methods=FEW, **SETTINGS)
+    result = compare(X, y, methods=FEW, n_permutations=3, **SETTINGS)
+    assert_same(plain, result)
+    means = result.permutations["mean"]
+    observed = column(result, "crossfit", "score").mean()
+    expected = (1 + np.sum(means >= observed)) / 4
+    np.testing.assert_allclose(result.permutations["p_value"], expected)
+    assert plain.permutations == {}
+
+
+# -- no leak, same folds -----------------------------------------------------------------------------
+
+
+def test_nothing_of_a_test_fold_reaches_any_choice(tmp_path):
+    X, y = make_problem()
+    train, test = next(StratifiedKFold(3).split(X, y))
+    settings = {**SETTINGS, "outer_cv": [(train, test)]}
+    before = compare(X, y, checkpoint=tmp_path / "before", **settings)
+    X[test] = 1e3 * np.random.default_rng(1).standard_normal(X[test].shape) ** 3
+    after = compare(X, y, checkpoint=tmp_path / "after", **settings)
+    for name in ("alpha", "smoothness", "rounds"):
+        np.testing.assert_array_equal(before.folds[name], after.folds[name])
+    for name in before.targets:
+        np.testing.assert_allclose(before.targets[name], after.targets[name], atol=1e-12)
+    for name in METHOD_NAMES:
+        first, second = (
+            comparison._Store(tmp_path / side).load((name, 0)) for side in ("before", "after")
+        )
+        assert first.inner_score == pytest.approx(second.inner_score, abs=1e-12)
+    assert np.any(before.folds["score"] != after.folds["score"])
+
+
+def test_labels_of_a_test_fold_do_not_reach_the_grid_of_regression():
+    X, y = make_problem(task="regression")
+    train, test = next(KFold(3).split(X))
+    settings = {**SETTINGS, "outer_cv": [(train, test)], "smoothnesses": 3, "scoring": "r2"}
+    before = compare(X, y, methods=["spav"], **settings)
+    y[test] *= 100.0
+    after = compare(X, y, methods=["spav"], **settings)
+    np.testing.assert_array_equal(before.folds["smoothness"], after.folds["smoothness"])
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """Keeps what it was fitted to."""
+
+    seen: list = []  # noqa: RUF012
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        Recorder.seen.append(X)
+        return self
+
+    def decision_function(self, X):
+        return X[:, 0]
+
+
+def test_estimators_of_the_user_see_the_same_folds():
+    X, y = make_problem()
+    Recorder.seen.clear()
+    result = compare(X, y, methods=["normal", ("mine", Recorder())], **SETTINGS)
+    for found, (train, _) in zip(Recorder.seen, StratifiedKFold(3).split(X, y), strict=True):
+        np.testing.assert_array_equal(found, X[train])
+    assert result.summary["method"].tolist() == ["normal", "mine", "best_fixed"]
+    assert np.all(np.isnan(column(result, "mine", "alpha")))
+
+
+def test_regression_grouped_folds_and_l1_are_compared():
+    X, y = make_problem(task="regression")
+    settings = {**SETTINGS, "outer_cv": GroupKFold(3), "inner_cv": GroupKFold(2)}
+    result = compare(X, y, methods=FEW, scoring="r2", groups=np.arange(60) % 12, **settings)
+    assert np.all(column(result, "crossfit", "score") > 0)
+    X, y = make_problem()
+    sparse = compare(X, y, methods=["normal"], l1_ratio=0.9, **SETTINGS)
+    ridge = compare(X, y, methods=["normal"], **SETTINGS)
+    assert np.any(sparse.folds["score"] != ridge.folds["score"])
+
+
+@pytest.mark.parametrize("n_features", [10, 70])
+def test_result_does_not_depend_on_the_number_of_jobs(n_features):
+    X, y = make_problem(n_features=n_features)
+    methods = ["raw", "median", *FEW]
+    assert_same(*(compare(X, y, methods=methods, n_jobs=n, **SETTINGS) for n in (1, 2)))
+
+
+# -- long work ---------------------------------------------------------------------------------------
+
+
+def count_runs(monkeypatch, stop_after=None):
+    done, run = [], comparison._Study.run
+
+    def counted(self, name, fold):
+        if stop_after is not None and len(done) == stop_after:
+            raise KeyboardInterrupt
+        done.append((name, fold))
+        return run(self, name, fold)
+
+    monkeypatch.setattr(comparison._Study, "run", counted)
+    return done
+
+
+def test_checkpoint_continues_after_an_interruption_without_computing_twice(tmp_path, monkeypatch):
+    X, y = make_problem()
+    expected = compare(X, y, methods=FEW, **SETTINGS)
+    with monkeypatch.context() as patch:
+        count_runs(patch, stop_after=4)
+        with pytest.raises(KeyboardInterrupt):
+            compare(X, y, methods=FEW, checkpoint=tmp_path, **SETTINGS)
+    assert len(list(tmp_path.glob("*.npz"))) == 4
+    assert not list(tmp_path.glob(".writing-*"))
+    (tmp_path / ".writing-left-over").write_bytes(b"half a file")
+    with monkeypatch.context() as patch:
+        done = count_runs(patch)
+        assert_same(expected, compare(X, y, methods=FEW, checkpoint=tmp_path, **SETTINGS))
+        assert len(done) == 9 - 4
+        assert_same(expected, compare(X, y, methods=FEW, checkpoint=tmp_path, **SETTINGS))
+        assert len(done) == 9 - 4
+
+
+def test_checkpoint_of_other_data_or_settings_is_refused(tmp_path):
+    X, y = make_problem()
+    compare(X, y, methods=["normal"], checkpoint=tmp_path, **SETTINGS)
+    changed = X.copy()
+    changed[0, 0] += 1.0
+    curve = np.linspace(0, 1, 10) ** 2
+    cases = [
+        (changed, y, {}),
+        (X, 1 - y, {}),
+        (X, y, {"alphas": [0.1]}),
+        (X, y, {"inner_cv": 3}),
+        (X, y, {"random_state": 1}),
+        (X, y, {"scoring": "accuracy"}),
+        (X, y, {"init": curve}),
+    ]
+    for X_other, y_other, other in cases:
+        with pytest.raises(ValueError, match="belongs to other data or settings"):
+            compare(
+                X_other, y_other, methods=["normal"], checkpoint=tmp_path, **{**SETTINGS, **other}
+            )
+
+
+def test_failed_write_leaves_neither_the_file_nor_a_temporary_one(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    store = comparison._Store.open(tmp_path, "x")
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(OSError, match="disk full"):
+        store.save(("normal", 0), Outcome(0.5, 0.5, 1.0, 0.0, 0, 0.0, np.empty(0)))
+    assert store.load(("normal", 0)) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["comparison.json"]
+
+
+class DiesOnce(LogisticRegression):
+    def __init__(self, marker="", **parameters):
+        super().__init__(**parameters)
+        self.marker = marker
+
+    def fit(self, X, y):
+        if not Path(self.marker).exists():
+            Path(self.marker).touch()
+            os._exit(1)
+        return super().fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore")  # joblib may warn about the worker that died
+def test_worker_that_dies_is_reported_and_its_fold_retried_once(tmp_path, capsys):
+    X, y = make_problem()
+    settings = {**SETTINGS, "progress": True}
+    mine = ("mine", DiesOnce(marker=str(tmp_path / "marker")))
+    result = compare(X, y, methods=["normal", mine], n_jobs=2, **settings)
+    assert "a worker process died" in capsys.readouterr().err
+    assert np.all(np.isfinite(column(result, "mine", "score")))
+
+
+def test_progress_is_plain_lines_on_stderr_or_nothing(capsys, tmp_path):
+    X, y = make_problem()
+    assert not sys.stderr.isatty()
+    compare(X, y, methods=["normal"], **{**SETTINGS, "progress": True}, checkpoint=tmp_path)
+    printed = capsys.readouterr()
+    assert "3/3 done, about 0 s left (normal, fold 2)" in printed.err
+    assert printed.out == ""
+    compare(X, y, methods=["normal"], **SETTINGS)
+    assert capsys.readouterr() == ("", "")
+
+
+# -- output ------------------------------------------------------------------------------------------
+
+
+def test_tables_are_written_and_become_data_frames(result, tmp_path):
+    paths = result.to_csv(tmp_path / "new")
+    assert sorted(path.name for path in paths) == ["folds.csv", "summary.csv", "tests.csv"]
+    with open(tmp_path / "new" / "summary.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["method"] for row in rows] == result.summary["method"].tolist()
+    assert [float(row["mean"]) for row in rows] == result.summary["mean"].tolist()
+    pytest.importorskip("pandas")
+    frames = result.to_pandas()
+    assert frames["folds"].shape == (len(result.folds["score"]), len(result.folds))
+
+
+def test_plot_draws_the_scores_and_the_targets(result):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure = result.plot()
+    assert len(figure.axes) == 2
+    assert figure.axes[0].get_xlabel() == "roc_auc"
+    assert len(figure.axes[1].lines) == len(result.targets)
+    own, axes = plt.subplots(1, 2)
+    assert result.plot(axes) is own
+    plt.close("all")
+
+
+# -- bad input ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"methods": ["normal", "normal"]}, r"repeated: \['normal'\]"),
+        ({"methods": []}, "at least one"),
+        ({"methods": ["magic"]}, "unknown method 'magic'"),
+        ({"methods": [3]}, "names or \\(name, estimator\\) pairs"),
+        ({"methods": [("joint", LogisticRegression())]}, "'joint' is the name of a built-in"),
+        ({"alphas": [0.0]}, "alphas must be positive"),
+        ({"smoothnesses": [-1.0]}, "smoothnesses must be non-negative"),
+        ({"outer_cv": 50}, "n_splits=50"),
+        ({"outer_cv": KFold(6)}, "split 0 of outer_cv has no test sample of class"),
+        ({"inner_cv": [(np.arange(5), np.arange(5, 9))]}, "inner_cv splits every outer"),
+        ({"scoring": "magic"}, "scoring"),
+    ],
+)
+def test_bad_input_is_refused_with_a_clear_message(other, message):
+    X, y = make_problem()
+    order = np.argsort(y, kind="stable")
+    with pytest.raises(ValueError, match=message):
+        compare(X[order], y[order], **{**SETTINGS, "methods": ["normal"], **other})
+
+
+@pytest.mark.parametrize("name", ["magic", "method", "alpha", "smoothness"])
+def test_parameters_that_compare_does_not_take_are_refused(name):
+    with pytest.raises(TypeError, match=f"unknown parameter '{name}'"):
+        compare(*make_problem(), methods=["normal"], **{name: 1.0}, **SETTINGS)
+
+
+def test_methods_and_scorers_that_do_not_fit_the_task_are_refused():
+    X, y = make_problem(task="regression")
+    settings = {**SETTINGS, "outer_cv": 3}
+    with pytest.raises(ValueError, match="method='svd' is for classification"):
+        compare(X, y, methods=["normal", "svd"], scoring="r2", **settings)
+    for scoring in ("roc_auc", "neg_log_loss"):
+        with pytest.raises(ValueError, match=f"scoring='{scoring}' does not fit regression"):
+            compare(X, y, methods=["normal"], scoring=scoring, **settings)

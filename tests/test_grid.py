@@ -1,0 +1,147 @@
+"""The shared fits of a grid against a plain loop over the simple estimators."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from suquan import SuquanClassifier, SuquanRegressor, quantile_normalize
+from suquan.model_selection import Candidate, RankedData, make_candidates
+from suquan.solvers import alternation, grid
+
+METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
+LEARNED = METHODS[2:]
+ALPHAS, SMOOTHNESSES = np.array([0.01, 0.1, 1.0]), np.array([0.0, 0.05])
+
+
+@pytest.fixture(autouse=True)
+def accurate_steps(monkeypatch):
+    """Warm-started and cold fits agree to the accuracy of their steps, so that it must be high here."""
+    for module in (alternation, grid):
+        monkeypatch.setattr(module, "W_TOL", 1e-15)
+
+
+def make_problem(n_samples=60, n_features=12, task="binary", seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_samples, n_features))
+    U = quantile_normalize(X, "normal") @ rng.standard_normal((n_features, 3))
+    if task == "regression":
+        return np.exp(X), U[:, 0] + rng.standard_normal(n_samples)
+    if task == "classes":
+        return np.exp(X), np.array(["a", "b", "c"])[np.argmax(U + rng.gumbel(size=U.shape), axis=1)]
+    return np.exp(X), (rng.random(n_samples) < expit(U[:, 0])).astype(int)
+
+
+def ranked(estimator, X, y, sample_weight=None, groups=None):
+    data = estimator._encode(X, y, sample_weight)
+    return RankedData(
+        estimator._operator(data.X), data.X, data.labels, data.y, data.weights, groups, data.loss
+    )
+
+
+def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **parameters):
+    """Decision values on held-out samples of every candidate, to 1e-6."""
+    max_rounds = parameters.pop("max_rounds", None)
+    alphas = parameters.pop("alphas", ALPHAS)
+    smoothnesses = parameters.pop("smoothnesses", SMOOTHNESSES)
+    estimator = base(method, random_state=0, **parameters)
+    test = np.arange(len(y))[1::3]
+    train = np.setdiff1d(np.arange(len(y)), test)
+    candidates = make_candidates([method], alphas, smoothnesses, max_rounds)
+    data = ranked(estimator, X, y, weights, groups)
+    held_out = data.operator.take(test)
+    part = None if weights is None else weights[train]
+    for candidate, (f, fit) in zip(candidates, data.fit(estimator, candidates, train), strict=True):
+        _, alpha, smoothness, rounds = candidate
+        plain = base(
+            method,
+            alpha=alpha,
+            smoothness=smoothness,
+            max_rounds=rounds or None,
+            random_state=0,
+            **parameters,
+        ).fit(X[train], y[train], part, None if groups is None else groups[train])
+        shared = held_out.scores(fit.w, f) + fit.b
+        np.testing.assert_allclose(
+            shared, plain._scores(X[test]), atol=1e-6, err_msg=str(candidate)
+        )
+        assert fit.n_rounds == plain.n_rounds_
+
+
+@pytest.mark.parametrize("shape", [(60, 12), (36, 50)])
+@pytest.mark.parametrize("method", METHODS)
+def test_grid_gives_the_decision_values_of_a_plain_loop(method, shape):
+    assert_same_as_loop(SuquanClassifier, method, *make_problem(*shape))
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "svd"])
+def test_grid_gives_the_values_of_a_plain_loop_for_classes_and_regression(method):
+    # At smoothness 0 many unbounded targets of "spav" fit few samples alike: no single answer there.
+    levels = {"smoothnesses": np.array([0.05, 0.5])}
+    assert_same_as_loop(SuquanClassifier, method, *make_problem(task="classes"), **levels)
+    assert_same_as_loop(SuquanRegressor, method, *make_problem(task="regression"), **levels)
+    assert_same_as_loop(SuquanRegressor, method, *make_problem(36, 50, "regression"), **levels)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_grid_gives_the_values_of_a_plain_loop_on_knots(method):
+    assert_same_as_loop(SuquanClassifier, method, *make_problem(36, 50), n_knots=9)
+
+
+@pytest.mark.parametrize("method", ["fixed", "bnd", "crossfit"])
+def test_grid_gives_the_values_of_a_plain_loop_with_an_l1_penalty(method):
+    X, y = make_problem()
+    assert_same_as_loop(
+        SuquanClassifier, method, X, y, l1_ratio=0.5, n_repeats=1, alphas=[0.003, 0.01]
+    )
+
+
+@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+@pytest.mark.parametrize("method", METHODS)
+def test_grid_gives_the_values_of_a_plain_loop_with_ties_and_missing_values(method, ties):
+    X, y = make_problem()
+    X = np.round(X)
+    X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    assert_same_as_loop(SuquanClassifier, method, X, y, missing="ignore", ties=ties)
+
+
+@pytest.mark.parametrize("init", ["median", "mean", "normal"])
+@pytest.mark.parametrize("method", ["fixed", "joint", "crossfit"])
+def test_grid_starts_from_the_target_of_the_training_samples(method, init):
+    assert_same_as_loop(SuquanClassifier, method, *make_problem(36, 50), init=init)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_grid_gives_the_values_of_a_plain_loop_with_weights_and_zeros_among_them(method):
+    X, y = make_problem()
+    weights = np.random.default_rng(0).integers(0, 4, len(y)).astype(float)
+    assert np.any(weights == 0)
+    assert_same_as_loop(
+        SuquanClassifier, method, X, y, weights=weights, class_weight={0: 1.0, 1: 2.0}
+    )
+
+
+def test_grid_keeps_groups_together_as_the_plain_loop_does():
+    X, y = make_problem()
+    assert_same_as_loop(SuquanClassifier, "crossfit", X, y, groups=np.arange(len(y)) // 4)
+
+
+@pytest.mark.parametrize("method", ["joint", "crossfit"])
+def test_grid_gives_the_values_of_a_plain_loop_for_every_number_of_rounds(method):
+    assert_same_as_loop(SuquanClassifier, method, *make_problem(), max_rounds=[1, 3])
+
+
+def test_grid_answers_in_the_order_of_the_candidates():
+    X, y = make_problem()
+    estimator = SuquanClassifier(random_state=0)
+    candidates = [
+        Candidate("bnd", 0.1, 0.0, 1),
+        Candidate("fixed", 1.0, 0.0, 0),
+        Candidate("bnd", 1.0, 0.0, 1),
+        Candidate("fixed", 0.1, 0.0, 0),
+    ]
+    data, train = ranked(estimator, X, y), np.arange(len(y))
+    together = data.fit(estimator, candidates, train)
+    for candidate, (f, fit) in zip(candidates, together, strict=True):
+        ((f_alone, alone),) = data.fit(estimator, [candidate], train)
+        np.testing.assert_allclose(f, f_alone, atol=1e-7)
+        np.testing.assert_allclose(fit.w, alone.w, atol=1e-6)

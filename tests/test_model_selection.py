@@ -1,0 +1,347 @@
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from suquan import (
+    SuquanClassifier,
+    SuquanClassifierCV,
+    SuquanRegressor,
+    SuquanRegressorCV,
+    quantile_normalize,
+)
+from suquan.model_selection import (
+    SIMPLEST_FIRST,
+    Candidate,
+    alpha_grid,
+    choose,
+    make_candidates,
+    smooth_scores,
+    smoothness_grid,
+)
+
+SMALL = {"alphas": [0.05, 0.5], "smoothnesses": [0.0, 0.05], "cv": 3, "random_state": 0}
+
+
+def make_problem(n_samples=60, n_features=12, task="binary", seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_samples, n_features))
+    U = 2.0 * quantile_normalize(X, "normal") @ rng.standard_normal((n_features, 3))
+    if task == "regression":
+        return np.exp(X), U[:, 0] + rng.standard_normal(n_samples)
+    if task == "classes":
+        return np.exp(X), np.array(["a", "b", "c"])[np.argmax(U + rng.gumbel(size=U.shape), axis=1)]
+    return np.exp(X), (rng.random(n_samples) < expit(U[:, 0])).astype(int)
+
+
+# -- grids -------------------------------------------------------------------------------------------
+
+
+def test_automatic_grids_are_in_units_of_the_number_of_features():
+    np.testing.assert_allclose(alpha_grid(6, 100), 100 * 10.0 ** np.arange(-6, 0))
+    np.testing.assert_allclose(smoothness_grid(5, 100), [0.0, 1e-3, 1e-2, 1e-1, 1.0])
+    np.testing.assert_allclose(smoothness_grid(3, 10, unit=4.0), [0.0, 4e-4, 0.4])
+    np.testing.assert_array_equal(smoothness_grid(1, 10), [0.0])
+
+
+def test_given_grids_are_kept_in_the_papers_units_sorted_and_once():
+    np.testing.assert_array_equal(alpha_grid([1.0, 0.1, 1.0], 50), [0.1, 1.0])
+    np.testing.assert_array_equal(smoothness_grid((2, 0), 50, unit=7.0), [0.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"alphas": [0.1, 0.0]}, "alphas must be positive; got 0"),
+        ({"alphas": [-1.0]}, "alphas must be positive; got -1"),
+        ({"alphas": 0}, "alphas must be at least 1 value"),
+        ({"alphas": []}, "alphas must hold finite numbers"),
+        ({"alphas": [np.inf]}, "alphas must hold finite numbers"),
+        ({"alphas": "many"}, "alphas must be a number of values or an array of positive numbers"),
+        ({"smoothnesses": [-0.1]}, "smoothnesses must be non-negative; got -0.1"),
+        ({"smoothnesses": 0}, "smoothnesses must be at least 1 value"),
+        ({"max_rounds": 0}, "max_rounds must hold integers of at least 1"),
+        ({"max_rounds": [1, 2.5]}, "max_rounds must hold integers of at least 1"),
+        ({"max_rounds": []}, "max_rounds must hold integers of at least 1"),
+        ({"method": ["fixed", "fixed"]}, "names each method once"),
+        ({"method": ["fixed", "magic"]}, "method"),
+        ({"selection": "worst"}, "selection"),
+        ({"cv": []}, "cv gave no splits"),
+        ({"cv": 50}, "n_splits=50"),
+    ],
+)
+def test_bad_parameters_are_refused_with_a_clear_message(parameters, message):
+    X, y = make_problem()
+    with pytest.raises(ValueError, match=message):
+        SuquanClassifierCV(**{**SMALL, **parameters}).fit(X, y)
+
+
+def test_candidates_vary_smoothness_and_rounds_only_where_they_are_used():
+    found = make_candidates(["fixed", "bnd", "joint"], np.array([1.0, 2.0]), np.array([0.0, 3.0]))
+    assert [c for c in found if c.method == "fixed"] == [
+        Candidate("fixed", 1.0, 0.0, 0),
+        Candidate("fixed", 2.0, 0.0, 0),
+    ]
+    assert {c.smoothness for c in found if c.method == "bnd"} == {0.0}
+    assert {(c.smoothness, c.max_rounds) for c in found if c.method == "joint"} == {
+        (0.0, 5),
+        (3.0, 5),
+    }
+    found = make_candidates(["fixed", "joint"], np.array([1.0]), np.array([0.0]), [3, 1])
+    assert [c.max_rounds for c in found] == [0, 1, 3]
+
+
+# -- choosing ----------------------------------------------------------------------------------------
+
+
+def line(scores, alpha=1.0):
+    return [Candidate("joint", alpha, float(k), 1) for k in range(len(scores))]
+
+
+def test_smoothed_scores_are_means_over_neighbouring_smoothness():
+    scores = np.array([0.9, 0.3, 0.6, 0.3])
+    expected = [0.6, 0.6, 0.4, 0.45]
+    np.testing.assert_allclose(smooth_scores(line(scores), scores), expected)
+    other = [Candidate("joint", 2.0, 0.0, 1), Candidate("fixed", 1.0, 0.0, 0)]
+    together = smooth_scores([*line(scores), *other], np.r_[scores, 0.1, 0.2])
+    np.testing.assert_allclose(together, [*expected, 0.1, 0.2])
+
+
+def test_smoothed_selection_passes_over_a_lonely_peak():
+    scores = np.array([[0.90], [0.50], [0.80], [0.85], [0.80]])
+    assert choose(line(scores), scores, "best", 0.5) == 0
+    assert choose(line(scores), scores, "smoothed", 0.5) == 4
+
+
+def test_equal_scores_go_to_the_larger_alpha():
+    candidates = [Candidate("fixed", alpha, 0.0, 0) for alpha in (0.1, 10.0, 1.0)]
+    for selection in ("best", "smoothed", "one_se"):
+        assert choose(candidates, np.full((3, 4), 0.7), selection, 0.5) == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_one_se_takes_what_lies_within_the_corrected_standard_error(share):
+    best = np.array([0.80, 0.90, 0.85, 0.95])
+    error = np.std(best, ddof=1) * np.sqrt(1 / 4 + share)
+    candidates = [Candidate("joint", 1.0, 0.0, 1), Candidate("fixed", 1.0, 0.0, 0)]
+    inside, outside = best.mean() - 0.999 * error, best.mean() - 1.001 * error
+    assert choose(candidates, np.stack([best, np.full(4, inside)]), "one_se", share) == 1
+    assert choose(candidates, np.stack([best, np.full(4, outside)]), "one_se", share) == 0
+
+
+def test_one_se_prefers_the_simpler_method_then_more_smoothness_then_more_alpha():
+    assert SIMPLEST_FIRST == ("fixed", "svd", "spav", "bnd", "f0", "joint", "crossfit")
+    candidates = [Candidate(m, 1.0, 0.0, 1) for m in reversed(SIMPLEST_FIRST)]
+    while len(candidates) > 1:
+        scores = np.full((len(candidates), 3), 0.5)
+        assert choose(candidates, scores, "one_se", 0.5) == len(candidates) - 1
+        candidates.pop()
+    candidates = [
+        Candidate("joint", 9.0, 0.1, 1),
+        Candidate("joint", 1.0, 0.2, 1),
+        Candidate("joint", 2.0, 0.2, 1),
+        Candidate("crossfit", 9.0, 9.0, 1),
+    ]
+    assert choose(candidates, np.full((4, 3), 0.5), "one_se", 0.5) == 2
+
+
+# -- the estimators ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("selection", ["smoothed", "best", "one_se"])
+def test_scores_are_those_of_a_plain_loop_and_the_chosen_setting_is_refitted(selection):
+    X, y = make_problem()
+    methods = ["fixed", "crossfit"]
+    model = SuquanClassifierCV(methods, selection=selection, scoring="neg_log_loss", **SMALL)
+    model.fit(X, y)
+    results = model.cv_results_
+    splits = list(StratifiedKFold(3).split(X, y))
+    for k, params in enumerate(results["params"]):
+        for j, (train, test) in enumerate(splits):
+            plain = SuquanClassifier(
+                **{**params, "max_rounds": params["max_rounds"] or None}, random_state=0
+            ).fit(X[train], y[train])
+            p = plain.predict_proba(X[test])[np.arange(len(test)), y[test]]
+            assert results[f"split{j}_test_score"][k] == pytest.approx(np.mean(np.log(p)), abs=1e-5)
+    assert model.best_score_ == results["mean_test_score"][model.best_index_]
+    chosen = results["params"][model.best_index_]
+    assert chosen == {
+        "method": model.method_,
+        "alpha": model.alpha_,
+        "smoothness": model.smoothness_,
+        "max_rounds": chosen["max_rounds"],
+    }
+    rounds = chosen["max_rounds"] or None
+    alone = SuquanClassifier(**{**chosen, "max_rounds": rounds}, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.decision_function(X), alone.decision_function(X))
+    if selection == "best":
+        assert model.best_score_ == results["mean_test_score"].max()
+        assert results["rank_test_score"][model.best_index_] == 1
+
+
+def test_cv_results_have_the_keys_of_scikit_learn():
+    X, y = make_problem()
+    results = SuquanClassifierCV(["fixed", "spav"], **SMALL).fit(X, y).cv_results_
+    n_candidates = 2 + 2 * 2
+    params = {f"param_{name}" for name in ("method", "alpha", "smoothness", "max_rounds")}
+    folds = {f"split{k}_test_score" for k in range(3)}
+    summary = {"mean_test_score", "std_test_score", "rank_test_score"}
+    assert set(results) == params | folds | summary | {"params"}
+    assert all(len(column) == n_candidates for column in results.values())
+    table = np.column_stack([results[f"split{k}_test_score"] for k in range(3)])
+    np.testing.assert_allclose(results["mean_test_score"], table.mean(axis=1))
+    np.testing.assert_allclose(results["std_test_score"], table.std(axis=1))
+    assert sorted(results["rank_test_score"]) == list(range(1, n_candidates + 1))
+
+
+@pytest.mark.parametrize("task", ["binary", "classes", "regression"])
+def test_fitted_model_predicts_and_transforms_and_has_all_attributes(task):
+    X, y = make_problem(task=task)
+    base, kind = (SuquanClassifier, SuquanClassifierCV)
+    if task == "regression":
+        base, kind = SuquanRegressor, SuquanRegressorCV
+    model = kind("crossfit", **SMALL).fit(X, y)
+    plain = base(random_state=0).fit(X, y)
+    wanted = {name for name in vars(plain) if name.endswith("_")}
+    assert wanted <= set(vars(model))
+    assert model.transform(X).shape == X.shape
+    np.testing.assert_array_equal(model.predict(X), model.best_estimator_.predict(X))
+    assert model.score(X, y) > 0.5
+    if task != "regression":
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+        np.testing.assert_array_equal(model.classes_, np.unique(y))
+    scoring = {"binary": "roc_auc", "classes": "roc_auc_ovr", "regression": "r2"}[task]
+    named = clone(model).set_params(scoring=scoring).fit(X, y)
+    np.testing.assert_array_equal(
+        named.cv_results_["mean_test_score"], model.cv_results_["mean_test_score"]
+    )
+
+
+def test_default_folds_are_three_and_repeated_five_times():
+    X, y = make_problem()
+    parameters = {"alphas": [0.1], "random_state": 0}
+    assert "split14_test_score" in SuquanClassifierCV("fixed", **parameters).fit(X, y).cv_results_
+    X, y = make_problem(task="regression")
+    results = SuquanRegressorCV("fixed", **parameters).fit(X, y).cv_results_
+    assert "split14_test_score" in results
+    assert "split15_test_score" not in results
+
+
+def accuracy(estimator, X, y):
+    return accuracy_score(y, estimator.predict(X))
+
+
+def test_any_scorer_works():
+    X, y = make_problem()
+    by_name = SuquanClassifierCV("fixed", scoring="accuracy", **SMALL).fit(X, y)
+    by_function = SuquanClassifierCV("fixed", scoring=accuracy, **SMALL).fit(X, y)
+    for key in ("split0_test_score", "mean_test_score"):
+        np.testing.assert_array_equal(by_name.cv_results_[key], by_function.cv_results_[key])
+    loss = SuquanClassifierCV("fixed", scoring="neg_log_loss", **SMALL).fit(X, y)
+    assert loss.best_score_ < 0
+
+
+def test_scorer_that_needs_probabilities_does_not_fit_regression():
+    X, y = make_problem(task="regression")
+    with pytest.raises(ValueError, match="scoring='neg_log_loss' does not fit regression"):
+        SuquanRegressorCV("fixed", scoring="neg_log_loss", **SMALL).fit(X, y)
+    X, y = make_problem(task="classes")
+    with pytest.raises(ValueError, match="scoring='roc_auc' does not fit classification with 3"):
+        SuquanClassifierCV("fixed", scoring="roc_auc", **SMALL).fit(X, y)
+
+
+def test_svd_does_not_fit_regression():
+    X, y = make_problem(task="regression")
+    with pytest.raises(ValueError, match="method='svd' is for classification"):
+        SuquanRegressorCV(["fixed", "svd"], **SMALL).fit(X, y)
+
+
+@pytest.mark.parametrize("splitter", [GroupKFold(3), LeaveOneGroupOut()])
+def test_grouped_splitters_get_the_groups(splitter):
+    X, y = make_problem()
+    groups = np.arange(len(y)) % 6
+    model = SuquanClassifierCV("crossfit", **{**SMALL, "cv": splitter}).fit(X, y, groups=groups)
+    given = list(splitter.split(X, y, groups))
+    same = SuquanClassifierCV("crossfit", **{**SMALL, "cv": given}).fit(X, y, groups=groups)
+    for key in ("mean_test_score", f"split{len(given) - 1}_test_score"):
+        np.testing.assert_array_equal(model.cv_results_[key], same.cv_results_[key])
+
+
+def test_groups_are_routed_through_a_pipeline():
+    X, y = make_problem()
+    groups = np.arange(len(y)) % 6
+    model = SuquanClassifierCV("fixed", **{**SMALL, "cv": GroupKFold(3)})
+    alone = clone(model).fit(X, y, groups=groups)
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = make_pipeline(FunctionTransformer(), model.set_fit_request(groups=True))
+        routed.fit(X, y, groups=groups)
+    np.testing.assert_array_equal(
+        routed[-1].cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"]
+    )
+
+
+def test_splits_may_be_lists_and_generators():
+    X, y = make_problem()
+    splits = list(StratifiedKFold(3).split(X, y))
+    expected = SuquanClassifierCV("fixed", **SMALL).fit(X, y).cv_results_["mean_test_score"]
+    as_lists = [(train.tolist(), test.tolist()) for train, test in splits]
+    for cv in (as_lists, iter(splits)):
+        model = SuquanClassifierCV("fixed", **{**SMALL, "cv": cv}).fit(X, y)
+        np.testing.assert_array_equal(model.cv_results_["mean_test_score"], expected)
+
+
+def test_fold_without_a_class_is_named():
+    X, y = make_problem()
+    order = np.argsort(y, kind="stable")
+    with pytest.raises(ValueError, match=r"split 0 of cv has no test sample of class .*1"):
+        SuquanClassifierCV("fixed", **{**SMALL, "cv": KFold(4)}).fit(X[order], y[order])
+    weights = np.ones(len(y))
+    train, test = next(StratifiedKFold(3).split(X, y))
+    weights[train[y[train] == 0]] = 0.0
+    with pytest.raises(ValueError, match=r"split 0 of cv has no training sample of class .*0"):
+        SuquanClassifierCV("fixed", **{**SMALL, "cv": [(train, test)]}).fit(X, y, weights)
+
+
+def test_result_does_not_depend_on_the_number_of_jobs_and_repeats_with_the_seed():
+    X, y = make_problem()
+    models = [
+        SuquanClassifierCV(["joint", "crossfit"], **SMALL, n_jobs=n_jobs).fit(X, y)
+        for n_jobs in (1, 2, 1)
+    ]
+    for model in models[1:]:
+        for key in ("split2_test_score", "mean_test_score"):
+            np.testing.assert_array_equal(model.cv_results_[key], models[0].cv_results_[key])
+        np.testing.assert_array_equal(model.coef_, models[0].coef_)
+    other = SuquanClassifierCV("crossfit", **{**SMALL, "random_state": 1}).fit(X, y)
+    assert not np.array_equal(other.coef_, models[0].coef_)
+
+
+def test_rounds_are_chosen_from_a_list():
+    X, y = make_problem()
+    model = SuquanClassifierCV("joint", max_rounds=[1, 4], **SMALL).fit(X, y)
+    assert set(model.cv_results_["param_max_rounds"]) == {1, 4}
+    assert model.n_rounds_ <= model.cv_results_["param_max_rounds"][model.best_index_]
+
+
+def test_estimator_is_cloned_and_pickled():
+    X, y = make_problem()
+    model = SuquanClassifierCV(["fixed", "bnd"], n_knots=5, **SMALL)
+    assert clone(model).get_params() == model.get_params()
+    model.fit(X, y)
+    restored = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
+    assert restored.method_ == model.method_
+
+
+def test_automatic_smoothness_of_regression_follows_the_scale_of_y():
+    X, y = make_problem(task="regression")
+    small = SuquanRegressorCV("spav", **{**SMALL, "smoothnesses": 3}).fit(X, y)
+    grids = np.unique(small.cv_results_["param_smoothness"])
+    np.testing.assert_allclose(grids, smoothness_grid(3, X.shape[1], np.var(y)))
