@@ -111,19 +111,15 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
 
     def rank_block(rows: slice) -> None:
         block, bits = as_kernel_rows(X, rows, dtype)
-        ranks_block = np.empty(block.shape, np.uint32)
-        order_block = np.empty(block.shape, np.uint32)
         rank_rows(
             block,
             block.view(bits.view),
             bits.flip,
             bits.inf_key,
-            order_block,
-            ranks_block,
+            order[rows],
+            ranks[rows],
             n_observed[rows],
         )
-        ranks[rows] = ranks_block
-        order[rows] = order_block
 
     for_each_block(rank_block, X.shape, n_jobs=1)
     raise_missing(X, n_observed)

@@ -137,22 +137,19 @@ def average_blocks(values, code, flag, n_observed):
 
 
 @kernel
-def encode_row(x, order, n_observed, flag, code):
-    """Write the code row of an ordered sample; returns whether any values tie."""
-    n_tied = 0
+def encode_row(scratch, n_observed, flag, code):
+    """Write the code row of the sample that was ordered last; returns whether any values tie."""
+    order, values = scratch.order, scratch.sorted
+    clear = flag ^ flag
+    tied = clear
     code[0] = order[0]
-    before = x[uint64(order[0])]
     for r in range(1, n_observed):
-        feature = order[r]
-        value = x[uint64(feature)]
-        code[r] = feature
-        if value == before:
-            code[r] = feature | flag
-            n_tied += 1
-        before = value
-    for r in range(max(n_observed, 1), x.size):
+        mark = flag if values[r] == values[r - 1] else clear
+        code[r] = order[r] | mark
+        tied |= mark
+    for r in range(max(n_observed, 1), code.size):
         code[r] = order[r]
-    return n_tied > 0
+    return tied != 0
 
 
 @kernel
@@ -164,12 +161,24 @@ def encode_rows(X, bits, flip, inf_key, flag, codes, n_observed, has_ties):
         n_observed[i], linear = order_row(
             X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
         )
-        has_ties[i] = encode_row(X[i], scratch.order, n_observed[i], flag, codes[i])
+        has_ties[i] = encode_row(scratch, n_observed[i], flag, codes[i])
 
 
 @kernel
-def write_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, out):
-    """Write the sample T f to `out`, with `gap` for the missing values."""
+def write_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, row, out):
+    """Write the sample T f to `out`, with `gap` for the missing values.
+
+    It is put together in `row`, working space in `out`'s type that stays in the cache, and copied in order:
+    writing to scattered places of memory that is not in the cache costs twice as much.
+    """
+    scatter_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, row)
+    for j in range(row.size):
+        out[j] = row[j]
+
+
+@kernel
+def scatter_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, out):
+    """Write the sample T f to `out`, place by place."""
     n_features = code.size
     if n_observed == n_features and (rule == FIRST or not has_ties):
         for r in range(n_features):
@@ -186,8 +195,11 @@ def write_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, out)
 def apply_rows(f, codes, flag, mask, n_observed, has_ties, rule, gap, out):
     """Rows T_i f of coded samples."""
     values = np.empty(codes.shape[1], np.float64)
+    row = np.empty(codes.shape[1], out.dtype)
     for i in range(codes.shape[0]):
-        write_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, gap, values, out[i])
+        write_row(
+            f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, gap, values, row, out[i]
+        )
 
 
 @kernel
@@ -198,30 +210,26 @@ def normalize_rows(X, bits, flip, inf_key, f, rule, n_observed, out):
     scratch = make_scratch(X, bits)
     code = np.empty(X.shape[1], np.uint32)
     values = np.empty(X.shape[1], np.float64)
+    row = np.empty(X.shape[1], out.dtype)
     linear = True
     for i in range(X.shape[0]):
         n_observed[i], linear = order_row(
             X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
         )
-        has_ties = encode_row(X[i], scratch.order, n_observed[i], flag, code)
-        write_row(f, code, flag, mask, n_observed[i], has_ties, rule, np.nan, values, out[i])
+        has_ties = encode_row(scratch, n_observed[i], flag, code)
+        write_row(f, code, flag, mask, n_observed[i], has_ties, rule, np.nan, values, row, out[i])
 
 
 @kernel
-def sorted_row(x, order, n_observed, out):
-    """Quantiles of a sample's observed values at (j + ½)/p, interpolated where some are missing."""
-    if n_observed == x.size:
+def quantiles_row(values, n_observed, out):
+    """Quantiles of a sample's sorted observed values at (j + ½)/p, interpolated where some are missing."""
+    if n_observed == out.size:
         for r in range(n_observed):
-            out[r] = x[uint64(order[r])]
+            out[r] = values[r]
         return
-    for r in range(x.size):
-        position = node_position(float64(r), x.size, n_observed)
-        node = int64(position)
-        part = position - node
-        value = float64(x[uint64(order[node])])
-        if part > 0.0:
-            value = (1.0 - part) * value + part * float64(x[uint64(order[node + 1])])
-        out[r] = value
+    for r in range(out.size):
+        position = node_position(float64(r), out.size, n_observed)
+        out[r] = read_between(values, position)
 
 
 @kernel
@@ -234,7 +242,7 @@ def sort_rows(X, bits, flip, inf_key, n_observed, out):
             X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
         )
         if n_observed[i] > 0:
-            sorted_row(X[i], scratch.order, n_observed[i], out[i])
+            quantiles_row(scratch.sorted, n_observed[i], out[i])
 
 
 @kernel
@@ -252,10 +260,14 @@ def sum_sorted_rows(X, bits, flip, inf_key, weights, n_observed, codes, keep_cod
             X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
         )
         if keep_codes:
-            encode_row(X[i], scratch.order, n_observed[i], flag, codes[i])
-        if n_observed[i] > 0:
-            sorted_row(X[i], scratch.order, n_observed[i], row)
-            weight = weights[i]
+            encode_row(scratch, n_observed[i], flag, codes[i])
+        weight = weights[i]
+        if n_observed[i] == row.size:
+            values = scratch.sorted
+            for r in range(row.size):
+                total[r] += weight * values[r]
+        elif n_observed[i] > 0:
+            quantiles_row(scratch.sorted, n_observed[i], row)
             for r in range(row.size):
                 total[r] += weight * row[r]
 
@@ -265,15 +277,14 @@ def write_kept_rows(f, codes, n_observed, rule, out):
     """Rows T_i f where `codes` are kept inside the memory of `out`, row by row; NaN stays NaN."""
     flag = np.uint32(0x80000000)
     mask = np.uint32(0x7FFFFFFF)
-    code = np.empty(out.shape[1], np.uint32)
     values = np.empty(out.shape[1], np.float64)
+    row = np.empty(out.shape[1], out.dtype)
     for i in range(out.shape[0]):
-        kept = codes[i]
+        code = codes[i]
         ties = np.uint32(0)
         for r in range(code.size):
-            code[r] = kept[r]
-            ties |= kept[r] & flag
-        write_row(f, code, flag, mask, n_observed[i], ties != 0, rule, np.nan, values, out[i])
+            ties |= code[r] & flag
+        write_row(f, code, flag, mask, n_observed[i], ties != 0, rule, np.nan, values, row, out[i])
 
 
 @kernel
@@ -343,7 +354,7 @@ def sum_apply_rows(c, f, codes, flag, mask, n_observed, has_ties, rule, total):
     values = np.empty(codes.shape[1], np.float64)
     row = np.empty(codes.shape[1], np.float64)
     for i in range(codes.shape[0]):
-        write_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, values, row)
+        scatter_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, values, row)
         for j in range(row.size):
             total[j] += c[i] * row[j]
 
@@ -422,7 +433,7 @@ def score_rows(W, f, codes, flag, mask, n_observed, has_ties, rule, out):
     values = np.empty(n_features, np.float64)
     row = np.empty(n_features, np.float64)
     for i in range(codes.shape[0]):
-        write_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, values, row)
+        scatter_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, values, row)
         for k in range(W.shape[0]):
             w = W[k]
             total = 0.0

@@ -153,22 +153,26 @@ def narrow_sort(cells, spare, counts, size, width, order):
 
 
 @kernel
-def settle(x, order, size):
-    """Make ``x[order]`` non-decreasing by stable insertion, given that it nearly is.
+def settle(x, order, size, values):
+    """Make ``values = x[order]`` non-decreasing by stable insertion, given that it nearly is.
 
-    Returns False, with `order` unfinished, once there were more moves than half the elements.
+    Returns False, with both unfinished, once there were more moves than half the elements.
     """
     moves_left = 16 + size // 2
     highest = x[uint64(order[0])]
+    values[0] = highest
     for j in range(1, size):
         feature = order[j]
         value = x[uint64(feature)]
+        values[j] = value
         if value < highest:
             hole = j
-            while hole > 0 and x[uint64(order[hole - 1])] > value:
+            while hole > 0 and values[hole - 1] > value:
                 order[hole] = order[hole - 1]
+                values[hole] = values[hole - 1]
                 hole -= 1
             order[hole] = feature
+            values[hole] = value
             moves_left -= j - hole
             if moves_left < 0:
                 return False
@@ -209,7 +213,7 @@ def order_by_linear_cells(x, low, high, scratch, order):
             pairs[j] = (cell << _HALF) | uint64(j)
         swapped = radix_sort(pairs, spare, counts, size, n_bits)
         write_features(spare if swapped else pairs, size, order)
-    return settle(x, order, size)
+    return settle(x, order, size, scratch.sorted)
 
 
 @kernel
@@ -234,7 +238,7 @@ def order_by_bit_cells(x, bits, flip, low, high, scratch, order):
         pairs[j] = (cell << _HALF) | uint64(j)
     swapped = radix_sort(pairs, spare, counts, size, min(n_bits, 32))
     write_features(spare if swapped else pairs, size, order)
-    if settle(x, order, size):
+    if settle(x, order, size, scratch.sorted):
         return
     # Long runs share their leading bits: sort by the low bits, then, stably, by the leading ones.
     low_mask = (uint64(1) << shift) - uint64(1)
@@ -249,6 +253,8 @@ def order_by_bit_cells(x, bits, flip, low, high, scratch, order):
         pairs[j] = (cell << _HALF) | feature
     swapped = radix_sort(pairs, spare, counts, size, 32)
     write_features(spare if swapped else pairs, size, order)
+    for j in range(size):
+        scratch.sorted[j] = x[uint64(order[j])]
 
 
 class Scratch(NamedTuple):
@@ -260,6 +266,7 @@ class Scratch(NamedTuple):
     words: np.ndarray  # uint32: upper half of a cell, feature
     counts: np.ndarray  # uint32, one per bucket
     order: np.ndarray  # uint32
+    sorted: np.ndarray  # values of the row in that order
     values: np.ndarray  # observed values of a row with gaps
     bits: np.ndarray  # and their bits
     where: np.ndarray  # uint32: their features
@@ -277,6 +284,7 @@ def make_scratch(X, bits):
         np.empty(2048, np.uint32),
         np.empty(n_features, np.uint32),
         np.empty(n_features, X.dtype),
+        np.empty(n_features, X.dtype),
         np.empty(n_features, bits.dtype),
         np.empty(n_features, np.uint32),
     )
@@ -291,6 +299,7 @@ def order_complete_row(x, bits, flip, low, high, try_linear, scratch, order):
     if low == high:
         for j in range(x.size):
             order[j] = uint32(j)
+            scratch.sorted[j] = x[j]
         return try_linear
     if try_linear:
         lowest = value_of_key(low, bits, x, flip)
@@ -305,7 +314,7 @@ def order_complete_row(x, bits, flip, low, high, try_linear, scratch, order):
 def order_row(x, bits, flip, inf_key, try_linear, scratch):
     """Order of one row in ``scratch.order``: observed values increasing, then the NaNs by position.
 
-    Returns the number of observed values and whether linear cells separated the row.
+    The observed values themselves are left, in that order, in ``scratch.sorted``. Returns the number of observed values and whether linear cells separated the row.
     """
     order = scratch.order
     low, high = key_range(bits, flip)
@@ -344,7 +353,11 @@ def rank_rows(X, bits, flip, inf_key, order, ranks, n_observed):
     for i in range(X.shape[0]):
         try_linear = linear or i % RETRY_EVERY == 0
         n_observed[i], linear = order_row(X[i], bits[i], flip, inf_key, try_linear, scratch)
-        found, order_of_row, ranks_of_row = scratch.order, order[i], ranks[i]
+        # Scattered writes go to working space that stays in the cache; the result is written in order.
+        found, place, order_of_row, ranks_of_row = scratch.order, scratch.where, order[i], ranks[i]
+        for r in range(found.size):
+            place[uint64(found[r])] = uint32(r)
         for r in range(found.size):
             order_of_row[r] = found[r]
-            ranks_of_row[uint64(found[r])] = r
+        for j in range(found.size):
+            ranks_of_row[j] = place[j]
