@@ -1,6 +1,6 @@
 """Time of the f-step against plain accelerated proximal gradient and a logistic regression of the same shape.
 
-Run ``python benchmarks/bench_f_step.py`` (a few minutes) or with ``--quick``. One thread everywhere; the
+Run ``python -m benchmarks.bench_f_step`` (a few minutes) or with ``--quick``. One thread everywhere; the
 compared solvers run in turn, and the smallest of the repeated times counts.
 """
 
@@ -16,6 +16,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+from benchmarks._table import RESULTS, write_csv
 from suquan.losses import Logistic
 from suquan.solvers._target_data import Data as _Data
 from suquan.solvers._target_record import Record as _Record
@@ -176,6 +177,8 @@ def main():
             f" {row['seconds']:9.3f} {row['n_iter']:5d} {row['gap']:8.1e} {row['fista_seconds']:9.2f}"
             f" {row['fista_n_iter']:6d} {row['fista_gap']:8.1e} {row['lbfgs_seconds']:9.3f}"
         )
+    if not arguments.quick:
+        write_csv(RESULTS / "f_step.csv", rows)
 
 
 if __name__ == "__main__":

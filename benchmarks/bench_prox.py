@@ -1,11 +1,12 @@
 """Time of the proximal operators, and of named peers on the same vectors.
 
-Run ``python benchmarks/bench_prox.py``; one thread, best of several calls. ``prox_table()`` returns
+Run ``python -m benchmarks.bench_prox``; one thread, best of several calls. ``prox_table()`` returns
 the rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solveh_banded
 
+from benchmarks._table import RESULTS, write_csv
 from suquan.prox import (
     SmoothNondecreasingProx,
     project_bounded,
@@ -158,15 +160,22 @@ def prox_table(
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, and keep it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short vectors; writes nothing")
+    if parser.parse_args().quick:
+        print(*prox_table(lengths=(1000,), repeats=1, peers=False), sep="\n")
+        return
     print(
         f"{'operator':26}{'vector':14}{'p':>9}{'smoothness':>12}{'ms':>10}{'ns/el':>8}{'passes':>8}"
     )
-    for row in prox_table():
+    rows = list(prox_table())
+    for row in rows:
         print(
             f"{row.operator:26}{row.vector:14}{row.p:9}{row.smoothness:12g}"
             f"{row.milliseconds:10.3f}{row.nanoseconds_per_element:8.1f}{row.passes:8}"
         )
+    write_csv(RESULTS / "prox.csv", [row._asdict() for row in rows])
 
 
 if __name__ == "__main__":

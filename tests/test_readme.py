@@ -1,4 +1,4 @@
-"""The example in the README runs as it stands."""
+"""The examples in the README run as they stand."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,12 @@ from pathlib import Path
 README = Path(__file__).parent.parent / "README.md"
 
 
-def test_example_in_the_readme_runs():
+def test_examples_in_the_readme_run():
     examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert examples
-    for example in examples:
-        exec(compile(example, str(README), "exec"), {})
+    names: dict = {}
+    for example in examples:  # a later one may use what an earlier one made
+        exec(compile(example, str(README), "exec"), names)
 
 
 def test_readme_has_the_markers_that_the_benchmarks_fill():

@@ -314,7 +314,8 @@ def order_complete_row(x, bits, flip, low, high, try_linear, scratch, order):
 def order_row(x, bits, flip, inf_key, try_linear, scratch):
     """Order of one row in ``scratch.order``: observed values increasing, then the NaNs by position.
 
-    The observed values themselves are left, in that order, in ``scratch.sorted``. Returns the number of observed values and whether linear cells separated the row.
+    The observed values themselves are left, in that order, in ``scratch.sorted``. Returns the number of
+    observed values and whether linear cells separated the row.
     """
     order = scratch.order
     low, high = key_range(bits, flip)
