@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy import linalg
@@ -68,3 +71,21 @@ def test_knots_products_are_adjoint():
     forward, backward, _ = spectral._products(problem, rng.standard_normal(20))
     g, w = rng.standard_normal(17), rng.standard_normal(90)
     assert forward(g) @ w == pytest.approx(g @ backward(w))
+
+
+@pytest.mark.slow
+def test_a_whole_chip_fits_in_a_gigabyte():
+    code = """
+import resource, warnings
+import numpy as np
+from suquan import SuquanClassifier
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+X = rng.standard_normal((225, 22_283)).astype(np.float32)
+y = np.arange(225) % 2
+model = SuquanClassifier("svd").fit(X, y)
+assert model.singular_values_[0] >= model.singular_values_[1] > 0
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 2**20  # kilobytes

@@ -7,11 +7,15 @@ a function of nodes (j + ½)/p, the value at place k of m observed ones reads f 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import float64, int64, uint64
 
 from suquan._kernels._jit import kernel
 from suquan._kernels.ranking import RETRY_EVERY, make_scratch, order_row
+
+_NARROW = 65536  # places up to this many fit 16 bits
 
 # How tied values read the target.
 FIRST, AVERAGE, MEAN_RANK = 0, 1, 2
@@ -164,16 +168,68 @@ def encode_rows(X, bits, flip, inf_key, flag, codes, n_observed, has_ties):
         has_ties[i] = encode_row(scratch, n_observed[i], flag, codes[i])
 
 
+class WriteScratch(NamedTuple):
+    """Working space for :func:`write_row`, and the target in the type of the result."""
+
+    f: np.ndarray  # in the type of the result
+    values: np.ndarray  # float64: what the places read
+    narrow: np.ndarray  # uint16: place of each feature, up to 65,536 of them
+    wide: np.ndarray  # uint32: the same for more
+
+
 @kernel
-def write_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, row, out):
+def make_write_scratch(f, out):
+    """Working space for rows of the target's length."""
+    goal = np.empty(f.size, out.dtype)
+    for r in range(f.size):
+        goal[r] = f[r]
+    is_narrow = f.size <= _NARROW
+    return WriteScratch(
+        goal,
+        np.empty(f.size, np.float64),
+        np.empty(f.size if is_narrow else 1, np.uint16),
+        np.empty(1 if is_narrow else f.size, np.uint32),
+    )
+
+
+@kernel
+def write_row(f, code, flag, mask, n_observed, has_ties, rule, gap, scratch, out):
     """Write the sample T f to `out`, with `gap` for the missing values.
 
-    It is put together in `row`, working space in `out`'s type that stays in the cache, and copied in order:
-    writing to scattered places of memory that is not in the cache costs twice as much.
+    Ranks are scattered, which are short and stay in the cache; the quantiles are then gathered, and the
+    result is written in order. Scattering the quantiles themselves takes twice as long.
     """
-    scatter_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, row)
-    for j in range(row.size):
-        out[j] = row[j]
+    reads_f = n_observed == code.size and (rule == FIRST or not has_ties)
+    if not reads_f:
+        read_places(f, code, flag, n_observed, rule, scratch.values)
+    if code.size <= _NARROW:
+        places = scratch.narrow
+        for r in range(code.size):
+            places[uint64(code[r] & mask)] = np.uint16(r)
+        if reads_f:
+            gather_places(scratch.f, places, n_observed, gap, out)
+        else:
+            gather_places(scratch.values, places, n_observed, gap, out)
+    else:
+        wide_places = scratch.wide
+        for r in range(code.size):
+            wide_places[uint64(code[r] & mask)] = np.uint32(r)
+        if reads_f:
+            gather_places(scratch.f, wide_places, n_observed, gap, out)
+        else:
+            gather_places(scratch.values, wide_places, n_observed, gap, out)
+
+
+@kernel
+def gather_places(values, places, n_observed, gap, out):
+    """Write to every feature the value at its place, `gap` where that is not an observed one."""
+    if n_observed == out.size:
+        for j in range(out.size):
+            out[j] = values[uint64(places[j])]
+    else:
+        for j in range(out.size):
+            place = uint64(places[j])
+            out[j] = values[place] if place < uint64(n_observed) else gap
 
 
 @kernel
@@ -194,12 +250,9 @@ def scatter_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, ou
 @kernel
 def apply_rows(f, codes, flag, mask, n_observed, has_ties, rule, gap, out):
     """Rows T_i f of coded samples."""
-    values = np.empty(codes.shape[1], np.float64)
-    row = np.empty(codes.shape[1], out.dtype)
+    scratch = make_write_scratch(f, out)
     for i in range(codes.shape[0]):
-        write_row(
-            f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, gap, values, row, out[i]
-        )
+        write_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, gap, scratch, out[i])
 
 
 @kernel
@@ -209,15 +262,14 @@ def normalize_rows(X, bits, flip, inf_key, f, rule, n_observed, out):
     mask = np.uint32(0x7FFFFFFF)
     scratch = make_scratch(X, bits)
     code = np.empty(X.shape[1], np.uint32)
-    values = np.empty(X.shape[1], np.float64)
-    row = np.empty(X.shape[1], out.dtype)
+    writing = make_write_scratch(f, out)
     linear = True
     for i in range(X.shape[0]):
         n_observed[i], linear = order_row(
             X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
         )
         has_ties = encode_row(scratch, n_observed[i], flag, code)
-        write_row(f, code, flag, mask, n_observed[i], has_ties, rule, np.nan, values, row, out[i])
+        write_row(f, code, flag, mask, n_observed[i], has_ties, rule, np.nan, writing, out[i])
 
 
 @kernel
@@ -277,14 +329,13 @@ def write_kept_rows(f, codes, n_observed, rule, out):
     """Rows T_i f where `codes` are kept inside the memory of `out`, row by row; NaN stays NaN."""
     flag = np.uint32(0x80000000)
     mask = np.uint32(0x7FFFFFFF)
-    values = np.empty(out.shape[1], np.float64)
-    row = np.empty(out.shape[1], out.dtype)
+    scratch = make_write_scratch(f, out)
     for i in range(out.shape[0]):
         code = codes[i]
         ties = np.uint32(0)
         for r in range(code.size):
             ties |= code[r] & flag
-        write_row(f, code, flag, mask, n_observed[i], ties != 0, rule, np.nan, values, row, out[i])
+        write_row(f, code, flag, mask, n_observed[i], ties != 0, rule, np.nan, scratch, out[i])
 
 
 @kernel

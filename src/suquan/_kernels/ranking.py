@@ -350,15 +350,19 @@ def order_row(x, bits, flip, inf_key, try_linear, scratch):
 def rank_rows(X, bits, flip, inf_key, order, ranks, n_observed):
     """Order of every row of `X` and its inverse; counts of the values that are not NaN."""
     scratch = make_scratch(X, bits)
+    narrow = np.empty(min(X.shape[1], _NARROW), np.uint16)
     linear = True
     for i in range(X.shape[0]):
         try_linear = linear or i % RETRY_EVERY == 0
         n_observed[i], linear = order_row(X[i], bits[i], flip, inf_key, try_linear, scratch)
-        # Scattered writes go to working space that stays in the cache; the result is written in order.
-        found, place, order_of_row, ranks_of_row = scratch.order, scratch.where, order[i], ranks[i]
-        for r in range(found.size):
-            place[uint64(found[r])] = uint32(r)
+        found, order_of_row, ranks_of_row = scratch.order, order[i], ranks[i]
         for r in range(found.size):
             order_of_row[r] = found[r]
-        for j in range(found.size):
-            ranks_of_row[j] = place[j]
+        if found.size <= _NARROW:  # scatter inside the cache, then write in order
+            for r in range(found.size):
+                narrow[uint64(found[r])] = np.uint16(r)
+            for j in range(found.size):
+                ranks_of_row[j] = narrow[j]
+        else:
+            for r in range(found.size):
+                ranks_of_row[uint64(found[r])] = r
