@@ -140,8 +140,10 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         splits = None
         if self.method == "crossfit":
             splits = self._splits(data.loss, data.y, groups, data.weights)
-        used = data.weights > 0  # weight 0 is as if absent
-        X, y, weights = data.X[used], data.y[used], data.weights[used]
+        X, y, weights = data.X, data.y, data.weights
+        used = weights > 0  # weight 0 is as if absent
+        if not np.all(used):
+            X, y, weights = X[used], y[used], weights[used]
         operator = self._operator(X)
         problem = self._problem(operator, data.loss, y, weights, data.smoothness_unit)
         g = self._start(X, weights, problem.n_knots)
