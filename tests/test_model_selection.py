@@ -345,3 +345,10 @@ def test_automatic_smoothness_of_regression_follows_the_scale_of_y():
     small = SuquanRegressorCV("spav", **{**SMALL, "smoothnesses": 3}).fit(X, y)
     grids = np.unique(small.cv_results_["param_smoothness"])
     np.testing.assert_allclose(grids, smoothness_grid(3, X.shape[1], np.var(y)))
+
+
+def test_folds_of_crossfit_cannot_be_a_list_of_splits():
+    X, y = np.random.default_rng(0).random((20, 5)), np.arange(20) % 2
+    model = SuquanClassifierCV(crossfit_cv=[(np.arange(10), np.arange(10, 20))])
+    with pytest.raises(ValueError, match="crossfit_cv splits every training set"):
+        model.fit(X, y)

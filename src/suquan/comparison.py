@@ -277,15 +277,7 @@ class _Study:
         for name in names:
             if name in LEARNED:
                 clone(estimator).set_params(method=name)._check_task(encoded)
-        data = RankedData(
-            estimator._operator(encoded.X),
-            encoded.X,
-            encoded.labels,
-            encoded.y,
-            encoded.weights,
-            None if groups is None else np.asarray(groups),
-            encoded.loss,
-        )
+        data = RankedData.of(estimator, encoded, groups)
         if not (inner_cv is None or isinstance(inner_cv, Integral) or hasattr(inner_cv, "split")):
             raise ValueError(
                 "inner_cv splits every outer training set, so that it must be None, an integer or a "

@@ -185,6 +185,19 @@ class RankedData:
     groups: np.ndarray | None
     loss: Loss
 
+    @classmethod
+    def of(cls, estimator: Any, encoded: EncodedData, groups: Any) -> RankedData:
+        """Rank the samples that `estimator` has encoded."""
+        return cls(
+            estimator._operator(encoded.X),
+            encoded.X,
+            encoded.labels,
+            encoded.y,
+            encoded.weights,
+            None if groups is None else np.asarray(groups),
+            encoded.loss,
+        )
+
     def fit(
         self, estimator: Any, candidates: Sequence[Candidate], train: np.ndarray
     ) -> list[tuple[np.ndarray, JointFit]]:
@@ -360,6 +373,11 @@ class _SelectionMixin:
         if len(set(methods)) != len(methods):
             raise ValueError(f"method names each method once; got {methods}.")
         check_choice("selection", self.selection, SELECTIONS)
+        if not isinstance(self.crossfit_cv, Integral) and not hasattr(self.crossfit_cv, "split"):
+            raise ValueError(
+                "crossfit_cv splits every training set, so that it must be an integer or a splitter; "
+                f"got {self.crossfit_cv!r}."
+            )
         estimator = self._base(**{**self._common_parameters(), "method": methods[0]})
         data, encoded = self._ranked(estimator, methods, X, y, sample_weight, groups)
         candidates = make_candidates(
@@ -392,15 +410,7 @@ class _SelectionMixin:
         for method in methods:
             clone(estimator).set_params(method=method)._check_task(encoded)
         self.n_features_in_ = estimator.n_features_in_
-        data = RankedData(
-            estimator._operator(encoded.X),
-            encoded.X,
-            encoded.labels,
-            encoded.y,
-            encoded.weights,
-            None if groups is None else np.asarray(groups),
-            encoded.loss,
-        )
+        data = RankedData.of(estimator, encoded, groups)
         return data, encoded
 
     def _checked_splits(self: Any, data: RankedData) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -502,7 +512,7 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         over 10⁻⁵ p … 10⁻² p.
     cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times.
-    crossfit_cv : int, splitter or iterable, default=5
+    crossfit_cv : int or splitter, default=5
         Folds inside "crossfit".
     scoring : str or callable, default=None
         Any scikit-learn scorer; None: "roc_auc", "roc_auc_ovr" for more than two classes.
