@@ -256,8 +256,8 @@ def check_folds(splits: list[tuple[np.ndarray, np.ndarray]], data: RankedData, n
             missing = np.setdiff1d(classes, data.labels[used])
             if missing.size:
                 raise ValueError(
-                    f"split {number} of {name} has no {side} sample of class {missing[0]!r}; use fewer "
-                    "folds, stratified ones, or other groups."
+                    f"split {number} of {name} has no {side} sample of class {missing.tolist()[0]!r}; use "
+                    "fewer folds, stratified ones, or other groups."
                 )
 
 
