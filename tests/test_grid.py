@@ -6,18 +6,10 @@ from scipy.special import expit
 
 from suquan import SuquanClassifier, SuquanRegressor, quantile_normalize
 from suquan.model_selection import Candidate, RankedData, make_candidates
-from suquan.solvers import alternation, grid
 
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
 LEARNED = METHODS[2:]
 ALPHAS, SMOOTHNESSES = np.array([0.01, 0.1, 1.0]), np.array([0.0, 0.05])
-
-
-@pytest.fixture(autouse=True)
-def accurate_steps(monkeypatch):
-    """Warm-started and cold fits agree to the accuracy of their steps, so that it must be high here."""
-    for module in (alternation, grid):
-        monkeypatch.setattr(module, "W_TOL", 1e-15)
 
 
 def make_problem(n_samples=60, n_features=12, task="binary", seed=0):

@@ -8,7 +8,7 @@ so that the numbers are the same for any `n_jobs`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -27,10 +27,11 @@ from suquan.linear_model import (
     EncodedData,
     SuquanClassifier,
     SuquanRegressor,
+    warn_nothing_to_rank,
 )
 from suquan.losses import Loss, Squared
 from suquan.ranking import SampleOperator, check_choice
-from suquan.solvers.alternation import JointFit
+from suquan.solvers.alternation import JointFit, intercept_only
 from suquan.solvers.grid import Setting, fit_grid
 
 # Automatic grids in units of the number of features; see docs/design/selection.md.
@@ -199,27 +200,38 @@ class RankedData:
     def fit(
         self, estimator: Any, candidates: Sequence[Candidate], train: np.ndarray
     ) -> list[tuple[np.ndarray, JointFit]]:
-        """Target and fit of every candidate on the samples `train`."""
+        """Target and fit of every candidate on the samples `train`; intercepts where they are constant."""
         train = train[self.weights[train] > 0]
         part, y, weights = self.operator.take(train), self.y[train], self.weights[train]
         groups = None if self.groups is None else self.groups[train]
+        is_constant = part.is_constant
+        if is_constant:
+            warn_nothing_to_rank()
         results: dict[int, tuple[np.ndarray, JointFit]] = {}
         for method in dict.fromkeys(candidate.method for candidate in candidates):
             places = [k for k, candidate in enumerate(candidates) if candidate.method == method]
             model = clone(estimator).set_params(method=method)
             problem = model._problem(part, self.loss, y, weights, 1.0)
-            splits = None
-            if method == "crossfit":
-                splits = model._splits(self.loss, y, groups, weights)
-            fits = fit_grid(
-                problem,
-                model._start(self.X[train], weights, problem.n_knots),
-                method,
-                [Setting(*candidates[k][1:]) for k in places],
-                splits=splits,
-                tol=model.tol,
-                max_iter=model.max_iter,
-            )
+            g = model._start(self.X[train], weights, problem.n_knots)
+            settings = [Setting(*candidates[k][1:]) for k in places]
+            if is_constant:
+                fits = [
+                    intercept_only(replace(problem, smoothness=setting.smoothness), g)
+                    for setting in settings
+                ]
+            else:
+                splits = None
+                if method == "crossfit":
+                    splits = model._splits(self.loss, y, groups, weights)
+                fits = fit_grid(
+                    problem,
+                    g,
+                    method,
+                    settings,
+                    splits=splits,
+                    tol=model.tol,
+                    max_iter=model.max_iter,
+                )
             results |= {
                 k: (problem.expand(fit.g), fit) for k, fit in zip(places, fits, strict=True)
             }
