@@ -49,7 +49,7 @@ def test_long_ties_are_left_to_the_plain_way():
 def test_blocks_do_not_depend_on_the_number_of_threads():
     X = np.random.default_rng(2).standard_normal((9, 40_000))
     one, two = (
-        KnotGrams.of(SampleOperator.from_samples(X, n_jobs=n_jobs), 4, dtype=np.float32)
+        KnotGrams.of(SampleOperator.from_samples(X), 4, dtype=np.float32, n_jobs=n_jobs)
         for n_jobs in (1, 2)
     )
     np.testing.assert_array_equal(one.blocks, two.blocks)

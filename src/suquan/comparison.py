@@ -230,7 +230,7 @@ def compare(
             (f"permutation {i}", k) for i in range(n_permutations) for k in range(len(study.outer))
         ]
     with threadpool_limits(1):
-        study = study.with_grams()
+        study = study.with_grams(n_jobs)
     outcomes = _run(study, tasks, store, n_jobs, progress)
     return study.result(outcomes, n_permutations)
 
@@ -369,9 +369,9 @@ class _Study:
             [self.data.score(self.estimator, candidates, a, b, self.scorer) for a, b in inner]
         )
         chosen = candidates[self._choose(candidates, scores, inner)]
-        ((f, fit),) = self.data.fit(self.estimator, [chosen], train)
-        u = self.data.operator.take(test).scores(fit.w, f) + fit.b
-        score = float(self.scorer([u], self.data.labels[test])[0])
+        ((f, fit),) = fits = self.data.fit(self.estimator, [chosen], train)
+        outputs = self.data.outputs(fits, train, test)
+        score = float(self.scorer(outputs, self.data.labels[test])[0])
         inner_score = float(scores.mean(axis=1).max())
         return Outcome(
             score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, _unit(f)
@@ -450,10 +450,11 @@ class _Study:
         A, A_test = (data.operator.take(rows).apply(f) for rows in (train, test))
         return A, A_test
 
-    def with_grams(self) -> _Study:
+    def with_grams(self, n_jobs: int | None) -> _Study:
         """The study with one Gram matrix of all samples per target that does not look at them.
 
-        Its sub-blocks serve all folds and alphas. For more samples than features it does not pay.
+        Its sub-blocks serve all folds and alphas, and the blocks of knots those of the learned targets. For
+        more samples than features it does not pay.
         """
         n_samples, n_features = self.data.operator.n_samples, self.data.operator.n_features
         if n_samples > n_features:
@@ -464,7 +465,13 @@ class _Study:
             if name in FIXED and name not in DATA_TARGETS and self.estimator.l1_ratio == 0:
                 A = self._designs(name, everyone, everyone[:0])[0]
                 grams[name] = A @ A.T
-        return replace(self, grams=grams)
+        learned = [name for name in self.names if name in LEARNED]
+        candidates = make_candidates(
+            learned, self.alphas, self.smoothnesses, self.estimator.max_rounds
+        )
+        n_folds = len(self.outer) * len(self._inner(self.outer[0][0]))
+        data = self.data.with_knot_grams(self.estimator, candidates, n_folds, n_jobs)
+        return replace(self, grams=grams, data=data)
 
     def result(self, outcomes: dict[tuple[str, int], Outcome], n_permutations: int) -> Comparison:
         """Tables and verdict."""

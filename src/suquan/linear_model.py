@@ -331,6 +331,13 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
                 UserWarning,
                 stacklevel=3,
             )
+        if fit.runaway is not None:
+            warnings.warn(
+                f"the f-step led to a target of root mean square {fit.runaway:.1e}, at which the w-step "
+                "fails; that round was not taken. Raise smoothness.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         if fit.unfinished:
             warnings.warn(
                 f"no convergence: {fit.unfinished[0]} after at most max_iter = {self.max_iter} "

@@ -33,10 +33,13 @@ from suquan.losses import Loss, Squared
 from suquan.ranking import SampleOperator, check_choice
 from suquan.solvers.alternation import JointFit, intercept_only
 from suquan.solvers.grid import Setting, fit_grid
+from suquan.solvers.knot_grams import KnotGrams, KnotProblem
 
 # Automatic grids in units of the number of features; see docs/design/selection.md.
 ALPHA_RANGE = (1e-6, 1e-1)
 SMOOTHNESS_RANGE = (1e-5, 1e-2)
+# Largest size of the blocks of knots; beyond it the features are touched in every round.
+KNOT_GRAMS_BYTES = 1 << 30
 SELECTIONS = ("smoothed", "best", "one_se")
 # What "one_se" prefers among settings that it cannot tell apart.
 SIMPLEST_FIRST = ("fixed", "svd", "spav", "bnd", "f0", "joint", "crossfit")
@@ -183,6 +186,7 @@ class RankedData:
     weights: np.ndarray
     groups: np.ndarray | None
     loss: Loss
+    grams: KnotGrams | None = None
 
     @classmethod
     def of(cls, estimator: Any, encoded: EncodedData, groups: Any) -> RankedData:
@@ -197,6 +201,33 @@ class RankedData:
             encoded.loss,
         )
 
+    def with_knot_grams(
+        self, estimator: Any, candidates: Sequence[Candidate], n_folds: int, n_jobs: int | None
+    ) -> RankedData:
+        """The same data with the blocks of knots of all samples, where they pay for that many fits.
+
+        With them a round costs the same for any number of features. They need a ridge penalty, at least as many
+        features as samples, few knots, and values without long ties.
+        """
+        n_samples, n_features = self.operator.n_samples, self.operator.n_features
+        n_knots = estimator.n_knots
+        n_rounds = n_folds * sum(candidate.max_rounds for candidate in candidates)
+        if (
+            n_knots is None
+            or n_knots >= n_features
+            or n_samples > n_features
+            or estimator.l1_ratio > 0
+            or n_rounds < n_samples
+        ):
+            return self
+        dtype = np.dtype(
+            estimator._problem(self.operator, self.loss, self.y, self.weights, 1.0).dtype
+        )
+        if dtype.itemsize * (n_samples * n_knots) ** 2 > KNOT_GRAMS_BYTES:
+            return self
+        grams = KnotGrams.of(self.operator, n_knots, dtype=dtype, n_jobs=n_jobs)
+        return replace(self, grams=grams)
+
     def fit(
         self, estimator: Any, candidates: Sequence[Candidate], train: np.ndarray
     ) -> list[tuple[np.ndarray, JointFit]]:
@@ -205,6 +236,7 @@ class RankedData:
         part, y, weights = self.operator.take(train), self.y[train], self.weights[train]
         groups = None if self.groups is None else self.groups[train]
         is_constant = part.is_constant
+        blocks = None if self.grams is None else self.grams.take(train, train)
         if is_constant:
             warn_nothing_to_rank()
         results: dict[int, tuple[np.ndarray, JointFit]] = {}
@@ -212,6 +244,8 @@ class RankedData:
             places = [k for k, candidate in enumerate(candidates) if candidate.method == method]
             model = clone(estimator).set_params(method=method)
             problem = model._problem(part, self.loss, y, weights, 1.0)
+            if blocks is not None:
+                problem = KnotProblem.of(problem, blocks)
             g = model._start(self.X[train], weights, problem.n_knots)
             settings = [Setting(*candidates[k][1:]) for k in places]
             if is_constant:
@@ -247,12 +281,22 @@ class RankedData:
     ) -> np.ndarray:
         """Score of every candidate on the samples `test` after a fit to `train`."""
         with threadpool_limits(1):
-            held_out = self.operator.take(test)
-            outputs = [
-                held_out.scores(fit.w, f) + fit.b
-                for f, fit in self.fit(estimator, candidates, train)
-            ]
-            return scorer(outputs, self.labels[test])
+            fits = self.fit(estimator, candidates, train)
+            return scorer(self.outputs(fits, train, test), self.labels[test])
+
+    def outputs(
+        self, fits: Sequence[tuple[np.ndarray, JointFit]], train: np.ndarray, test: np.ndarray
+    ) -> list[np.ndarray]:
+        """Outputs of fits to the samples `train` for the samples `test`, each (n_test, n_outputs)."""
+        held_out, cross = self.operator.take(test), None
+        if self.grams is not None:
+            cross = self.grams.take(test, train[self.weights[train] > 0])
+        return [
+            held_out.scores(fit.w, f) + fit.b
+            if cross is None or fit.dual is None
+            else cross.outputs(fit)
+            for f, fit in fits
+        ]
 
 
 def check_folds(splits: list[tuple[np.ndarray, np.ndarray]], data: RankedData, name: str) -> None:
@@ -330,6 +374,7 @@ class _SelectionMixin:
             self.max_rounds,
         )
         splits = self._checked_splits(data)
+        data = data.with_knot_grams(estimator, candidates, len(splits), self.n_jobs)
         scores = self._score_folds(estimator, candidates, data, splits, encoded.classes)
         share = float(np.mean([len(test) / len(train) for train, test in splits]))
         best = choose(candidates, scores, self.selection, share)
