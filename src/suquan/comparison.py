@@ -20,7 +20,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from sklearn.base import clone
-from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
@@ -32,9 +31,9 @@ from suquan.model_selection import (
     Candidate,
     RankedData,
     alpha_grid,
-    check_folds,
     choose,
     make_candidates,
+    make_splits,
     smoothness_grid,
 )
 from suquan.solvers.alternation import W_TOL
@@ -281,8 +280,7 @@ class _Study:
                 "inner_cv splits every outer training set, so that it must be None, an integer or a "
                 f"splitter; got {inner_cv!r}."
             )
-        outer = _splits(outer_cv, data, np.arange(len(data.y)), seed)
-        check_folds(outer, data, "outer_cv")
+        outer = make_splits(outer_cv, data, np.arange(len(data.y)), seed, "outer_cv")
         scorer = OutputScorer.of(estimator, scoring, data.labels, data.y, encoded.classes)
         p = encoded.X.shape[1]
         return cls(
@@ -346,9 +344,7 @@ class _Study:
         return replace(self, data=data)
 
     def _inner(self, train: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        splits = _splits(self.inner_cv, self.data, train, self.seed)
-        check_folds(splits, self.data, "inner_cv")
-        return splits
+        return make_splits(self.inner_cv, self.data, train, self.seed, "inner_cv")
 
     def _choose(self, candidates: list[Candidate], scores: np.ndarray, inner: list) -> int:
         share = float(np.mean([len(test) / len(train) for train, test in inner]))
@@ -571,23 +567,6 @@ def _method_names(methods: Sequence[Any]) -> tuple[list[str], dict[str, Any]]:
     if repeated or not names:
         raise ValueError(f"give each method once, and at least one; repeated: {repeated}.")
     return names, given
-
-
-def _splits(
-    cv: Any, data: RankedData, rows: np.ndarray, seed: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Splits of the samples `rows`, as indices of all samples."""
-    is_classifier = not isinstance(data.loss, Squared)
-    if cv is None:
-        repeated = RepeatedStratifiedKFold if is_classifier else RepeatedKFold
-        cv = repeated(n_splits=3, n_repeats=5, random_state=seed)
-    labels = data.labels[rows]
-    groups = None if data.groups is None else data.groups[rows]
-    splitter = check_cv(cv, labels, classifier=is_classifier)
-    return [
-        (rows[train], rows[test])
-        for train, test in splitter.split(np.zeros(len(rows)), labels, groups)
-    ]
 
 
 def _unit(f: np.ndarray) -> np.ndarray:

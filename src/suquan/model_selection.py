@@ -299,6 +299,28 @@ class RankedData:
         ]
 
 
+def make_splits(
+    cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: str
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Splits of the samples `rows` by the parameter `cv` of this name, as indices of all samples.
+
+    None stands for 3 folds, 5 times, stratified for classes. Every split has all classes on both sides.
+    """
+    is_classifier = not isinstance(data.loss, Squared)
+    if cv is None:
+        repeated = RepeatedStratifiedKFold if is_classifier else RepeatedKFold
+        cv = repeated(n_splits=3, n_repeats=5, random_state=seed)
+    labels = data.labels[rows]
+    groups = None if data.groups is None else data.groups[rows]
+    splitter = check_cv(cv, labels, classifier=is_classifier)
+    splits = [
+        (rows[train], rows[test])
+        for train, test in splitter.split(np.zeros(len(rows)), labels, groups)
+    ]
+    check_folds(splits, data, name)
+    return splits
+
+
 def check_folds(splits: list[tuple[np.ndarray, np.ndarray]], data: RankedData, name: str) -> None:
     """Raise a ValueError that names the first split without all classes on both sides."""
     if not splits:
@@ -373,7 +395,7 @@ class _SelectionMixin:
             smoothness_grid(self.smoothnesses, self.n_features_in_, encoded.smoothness_unit),
             self.max_rounds,
         )
-        splits = self._checked_splits(data)
+        splits = make_splits(self.cv, data, np.arange(len(data.y)), self._seed(), "cv")
         data = data.with_knot_grams(estimator, candidates, len(splits), self.n_jobs)
         scores = self._score_folds(estimator, candidates, data, splits, encoded.classes)
         share = float(np.mean([len(test) / len(train) for train, test in splits]))
@@ -400,22 +422,6 @@ class _SelectionMixin:
         self.n_features_in_ = estimator.n_features_in_
         data = RankedData.of(estimator, encoded, groups)
         return data, encoded
-
-    def _checked_splits(self: Any, data: RankedData) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Splits of `cv`, each with all classes on both sides."""
-        is_classifier = not isinstance(data.loss, Squared)
-        cv = self.cv
-        if cv is None:
-            repeated = RepeatedStratifiedKFold if is_classifier else RepeatedKFold
-            cv = repeated(n_splits=3, n_repeats=5, random_state=self._seed())
-        splitter = check_cv(cv, data.labels, classifier=is_classifier)
-        everyone = np.arange(len(data.y))
-        splits = [
-            (everyone[train], everyone[test])
-            for train, test in splitter.split(everyone, data.labels, data.groups)
-        ]
-        check_folds(splits, data, "cv")
-        return splits
 
     def _score_folds(
         self: Any,
