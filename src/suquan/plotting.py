@@ -390,7 +390,7 @@ class ComparisonDisplay:
     def _plot_box(self, names: list[str]) -> dict[str, Any]:
         values = [self.scores[name] for name in names]
         boxes = self.ax_.boxplot(
-            values, orientation="horizontal", widths=0.6, showfliers=False, patch_artist=True
+            values, orientation="horizontal", widths=0.6, whis=(0, 100), patch_artist=True
         )
         for k, name in enumerate(names):
             color = COLORS[kind_of(name)]
@@ -453,7 +453,7 @@ class ComparisonDisplay:
             point = self.ax_.scatter([difference.mean], [place], s=36, color=color, lw=0, zorder=3)
             artists[name] = (point, line)
         reference = _label(self.reference or "")
-        self._label_rows(names, f"{self.scoring}, difference from {reference} (95% interval)")
+        self._label_rows(names, f"difference in {self.scoring}\nfrom {reference}")
         return artists
 
     def _draw_folds(self, name: str, place: int, size: float = 9, alpha: float = 0.6) -> Any:

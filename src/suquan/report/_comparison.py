@@ -40,7 +40,10 @@ _MEANINGS = {
     BEST_FIXED: "the fixed target that the inner folds choose",
     "median": "median of the sorted samples",
     "mean": "mean of the sorted samples",
-    **{name: f"{name} distribution" for name in ("normal", "uniform", "exponential", "cauchy")},
+    "normal": "normal distribution",
+    "uniform": "uniform distribution",
+    "exponential": "exponential distribution",
+    "cauchy": "Cauchy distribution",
     "svd": "learned from the classes' mean ranks",
     "f0": "learned, any order",
     "bnd": "learned, increasing",
@@ -59,6 +62,7 @@ _SCORES = {
     "neg_log_loss": "minus the logistic loss: higher is better",
     "neg_mean_squared_error": "minus the mean squared error: higher is better",
 }
+_WHAT_A_TARGET_IS = "The target is the distribution of values that every sample is given."
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib")
 
 
@@ -125,7 +129,11 @@ def write_report(
         raise ValueError(
             "there is nothing to report; give a comparison, a fitted estimator, or both."
         )
-    sections = comparison_sections(comparison) if comparison is not None else []
+    sections = []
+    if comparison is not None:
+        # The model's own target is drawn with the same band: once is enough.
+        repeated = estimator is not None and _method_of(estimator) in comparison.targets
+        sections += comparison_sections(comparison, with_target=not repeated)
     if estimator is not None:
         sections += estimator_sections(
             estimator, comparison=comparison, feature_names=feature_names, n_top=n_top
@@ -158,19 +166,21 @@ def _subtitle(comparison: Comparison | None, made: str) -> str:
 # -- the comparison ---------------------------------------------------------------------------------
 
 
-def comparison_sections(comparison: Comparison) -> list[Section]:
+def comparison_sections(comparison: Comparison, *, with_target: bool = True) -> list[Section]:
     """Verdict, scores of all methods, learned target and shuffled labels, each a :class:`Section`.
 
     Parameters
     ----------
     comparison : Comparison
+    with_target : bool, default=True
+        Whether the target learned in the folds gets its section.
 
     Returns
     -------
     list of Section
     """
     sections = [_verdict_section(comparison), _scores_section(comparison)]
-    if comparison.targets:
+    if with_target and comparison.targets:
         sections.append(_targets_section(comparison))
     if comparison.permutations:
         sections.append(_permutation_section(comparison))
@@ -208,15 +218,13 @@ def _verdict_section(comparison: Comparison) -> Section:
 def _scores_section(comparison: Comparison) -> Section:
     scores = scores_of(comparison)
     figures = [_box_figure(comparison, scores)]
+    details = [_choices_table(comparison)]
     if len(scores) > 1:
-        figures.append(_difference_figure(comparison))
-        figures.append(_scatter_figure(comparison, scores))
-    tables = [_scores_table(comparison), _choices_table(comparison)]
+        figures += [_difference_figure(comparison), _scatter_figure(comparison, scores)]
     if len(scores) > 2:
-        tables.append(_pairs_table(comparison))
-    return Section("Scores of all methods", tables=tables[:1], sections=[
-        Section("Figures", figures=figures), Section("Details", tables=tables[1:])
-    ])  # fmt: skip
+        details.append(_pairs_table(comparison))
+    parts = [Section("Fold by fold", figures=figures), Section("Details", tables=details)]
+    return Section("Scores of all methods", tables=[_scores_table(comparison)], sections=parts)
 
 
 def _box_figure(comparison: Comparison, scores: dict[str, np.ndarray]) -> Figure:
@@ -289,24 +297,24 @@ def _scores_table(comparison: Comparison) -> Table:
         rows.append(
             (
                 name,
-                _MEANINGS.get(name, "given estimator"),
                 _score(summary["mean"][k]),
                 _score(summary["std"][k]),
                 "reference" if is_reference else _signed(row.mean),
                 "" if is_reference else _interval(row.low, row.high),
                 "" if is_reference else _p(row.p_value),
+                _MEANINGS.get(name, "an estimator that was given"),
             )
         )
         if comparison.contrast is not None and name in (VERDICT_METHOD, BEST_FIXED):
             marked.append(place)
     columns = (
         "Method",
-        "What it is",
         f"Mean {comparison.scoring}",
         "sd over folds",
         f"Difference from {reference}",
         "95% interval",
         "p",
+        "What it is",
     )
     note = " The two rows of the verdict are shaded." if marked else ""
     return Table(
@@ -314,7 +322,7 @@ def _scores_table(comparison: Comparison) -> Table:
         f"overlapping training sets, not for the number of methods.{note}",
         columns,
         rows,
-        numeric=range(2, 7),
+        numeric=range(1, 6),
         marked=marked,
     )
 
@@ -379,7 +387,7 @@ def _targets_section(comparison: Comparison) -> Section:
     width = float(np.median(folds.max(axis=0) - folds.min(axis=0)))
     description = (
         f"Line plot of the target that {method} learned, against {_listed(SHOWN_TARGETS)}, all with mean 0 and "
-        f"mean square 1. {_shape_of(middle)} The band of the {len(folds)} outer folds is {width:.2f} wide in "
+        f"mean square 1. It is {_shape_of(middle)}. The band of the {len(folds)} outer folds is {width:.2f} wide in "
         "the median over the places."
     )
     figure = Figure(
@@ -391,8 +399,8 @@ def _targets_section(comparison: Comparison) -> Section:
     return Section(
         "Target learned in the folds",
         paragraphs=[
-            "The target is the distribution of values that every sample is given. It is learned anew on the "
-            f"training samples of each outer fold. {_shape_of(middle)}"
+            f"{_WHAT_A_TARGET_IS} It is learned anew on the training samples of each outer fold; "
+            f"the median over the folds is {_shape_of(middle)}."
         ],
         figures=[figure],
     )
@@ -406,7 +414,7 @@ def _permutation_section(comparison: Comparison) -> Section:
     shuffled = f"{_score(means.mean())} on average ({_score(means.min())} to {_score(means.max())})"
 
     def plot(ax: Any) -> None:
-        ax.hist(means, bins=min(20, max(5, len(means) // 3)), color=COLORS["other"], alpha=0.6)
+        ax.hist(means, bins=min(20, max(5, len(means) // 3)), color=COLORS["other"], rwidth=0.9)
         if np.isfinite(observed):
             ax.axvline(observed, color=COLORS["learned"], lw=2)
         ax.set_xlabel(f"mean {comparison.scoring}", parse_math=False)
@@ -458,7 +466,7 @@ def estimator_sections(
     """
     check_is_fitted(estimator)
     f = standardized(estimator.target_quantiles_)
-    method = getattr(estimator, "method_", getattr(estimator, "method", "fixed"))
+    method = _method_of(estimator)
     has_band = comparison is not None and method in comparison.targets
     band = " with the range over the outer folds" if has_band else ""
     figures = [
@@ -470,21 +478,26 @@ def estimator_sections(
                 height=3.8,
             ),
             f"Line plot of the model's target{band}, against {_listed(SHOWN_TARGETS)}, all with mean 0 and "
-            f"mean square 1. {_shape_of(f)}",
+            f"mean square 1. It is {_shape_of(f)}.",
             f"Target of the model fitted to all samples{band}, against fixed ones.",
         )
     ]
     history = np.asarray(getattr(estimator, "objective_history_", ()))
-    if len(history) > 1:
+    if len(history) > 2:  # two numbers are no picture
         figures.append(_objective_figure(estimator, history, method))
     tables = [_model_table(estimator, method)]
     parts = []
     if hasattr(estimator, "coef_"):
         parts.append(_features_section(estimator, feature_names, n_top))
-    paragraph = f"Fitted to all samples. {_shape_of(f)}"
+    paragraph = f"{_WHAT_A_TARGET_IS} That of the model fitted to all samples is {_shape_of(f)}."
     return [
         Section("Model", paragraphs=[paragraph], figures=figures, tables=tables, sections=parts)
     ]
+
+
+def _method_of(estimator: Any) -> str:
+    """The method that was used, chosen or given; "fixed" where nothing is learned from labels."""
+    return str(getattr(estimator, "method_", getattr(estimator, "method", "fixed")))
 
 
 def _objective_figure(estimator: Any, history: np.ndarray, method: str) -> Figure:
@@ -512,7 +525,7 @@ def _model_table(estimator: Any, method: str) -> Table:
     if hasattr(estimator, "classes_"):
         values["classes"] = list(estimator.classes_)
     values["features"] = len(estimator.target_quantiles_)
-    return _listing("The fitted model.", values, ("", "Value"))
+    return _listing("The fitted model.", values, ("Property", "Value"))
 
 
 def _features_section(estimator: Any, names: Sequence[Any] | None, n_top: int) -> Section:
@@ -551,8 +564,8 @@ def _features_section(estimator: Any, names: Sequence[Any] | None, n_top: int) -
         "Features with the largest weights",
         paragraphs=[
             f"All features are on one scale, that of the target, so that their weights can be compared."
-            f"{towards} {n_used} of {n_features} features have a weight other than 0; the {len(top)} below carry "
-            f"{share:.1%} of the sum of all absolute weights."
+            f"{towards} {n_used} of {n_features} features have a weight other than 0; the {len(top)} below "
+            f"carry {share:.1%} of the sum of all absolute weights."
         ],
         tables=[
             Table(
@@ -577,7 +590,7 @@ def _data_section(
     notes = [str(getattr(note, "message", note)) for note in warnings]
     if not data_summary and not notes:
         return None
-    tables = [_listing("The data.", data_summary, ("", "Value"))] if data_summary else []
+    tables = [_listing("The data.", data_summary, ("Property", "Value"))] if data_summary else []
     heading = "Data and warnings" if notes and tables else "Warnings" if notes else "Data"
     return Section(heading, notes=notes, tables=tables)
 
@@ -589,9 +602,10 @@ def _settings_section(settings: Mapping[str, Any] | None, estimator: Any) -> Sec
     if estimator is not None:
         tables.append(
             _listing(
-                f"Parameters of {type(estimator).__name__}.",
+                f"All parameters of {type(estimator).__name__}.",
                 estimator.get_params(deep=False),
                 ("Parameter", "Value"),
+                folded=True,
             )
         )
     return Section("Settings", tables=tables) if tables else None
@@ -621,10 +635,12 @@ def _installed(name: str) -> str:
         return "not installed"
 
 
-def _listing(caption: str, values: Mapping[str, Any], columns: tuple[str, str]) -> Table:
+def _listing(
+    caption: str, values: Mapping[str, Any], columns: tuple[str, str], *, folded: bool = False
+) -> Table:
     """Two columns: names and values."""
-    columns = (columns[0] or "Name", columns[1])
-    return Table(caption, columns, [(str(name), _plain(value)) for name, value in values.items()])
+    rows = [(str(name), _plain(value)) for name, value in values.items()]
+    return Table(caption, columns, rows, folded=folded)
 
 
 # -- words and numbers ------------------------------------------------------------------------------
@@ -648,16 +664,20 @@ def _plain(value: Any) -> str:
 
 
 def _shape_of(f: np.ndarray) -> str:
-    """How a standardised target compares with the named ones, in a sentence."""
+    """How a standardised target compares with the named ones, to end a sentence with."""
     distances = {
         name: float(np.sqrt(np.mean((f - standardized(make_target_quantiles(name, len(f)))) ** 2)))
         for name in NAMED
     }
     nearest = min(distances, key=lambda name: distances[name])
     return (
-        f"It is nearest to the {nearest} distribution (root mean square distance {distances[nearest]:.2f} on a "
-        f"scale where the target's is 1)."
+        f"nearest to the {_named(nearest)} distribution (root mean square distance "
+        f"{distances[nearest]:.2f}, on a scale where the target has 1)"
     )
+
+
+def _named(target: str) -> str:
+    return "Cauchy" if target == "cauchy" else target
 
 
 def _listed(names: Sequence[str]) -> str:

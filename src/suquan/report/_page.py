@@ -277,16 +277,17 @@ class _Writer:
         name = f"t{self.n_tables}"
         caption = to_html(f"Table {self.n_tables}. {table.caption}")
         body = f"{self._head(table)}{self._body(table)}"
+        kind = ' class="pairs"' if len(table.columns) == 2 and table.bars is None else ""
         if table.folded:
             # The summary already says what the caption would.
             return (
                 f'<details><summary id="{name}">{caption}</summary>'
                 f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">'
-                f'<table aria-labelledby="{name}">{body}</table></div></details>'
+                f'<table{kind} aria-labelledby="{name}">{body}</table></div></details>'
             )
         return (
             f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">'
-            f'<table><caption id="{name}">{caption}</caption>{body}</table></div>'
+            f'<table{kind}><caption id="{name}"><span>{caption}</span></caption>{body}</table></div>'
         )
 
     def _head(self, table: Table) -> str:

@@ -36,7 +36,7 @@ _DROPPED = {"metadata", "style", "title"}
 _numbers = count(1)
 
 
-def draw(plot: Callable[[Any], Any], *, width: float = 4.9, height: float = 3.4) -> str:
+def draw(plot: Callable[[Any], Any], *, width: float = 4.5, height: float = 3.4) -> str:
     """What `plot` draws on new axes, as one <svg> element.
 
     It refers to nothing outside itself, its ids are used by no other drawing of this process, and its colours
