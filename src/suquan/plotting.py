@@ -244,7 +244,7 @@ class TargetQuantileDisplay:
         low, high = np.min(shown), np.max(shown)
         margin = 0.15 * max(high - low, 1e-6)
         self.ax_.set(
-            xlabel="place in the sorted sample (0 lowest, 1 highest)",
+            xlabel="place in the sorted sample",
             ylabel="target quantile",
             xlim=(0, 1),
             ylim=(low - margin, high + margin),
@@ -587,6 +587,8 @@ class NormalizedSampleDisplay:
             for axis in self.ax_:
                 axis.set_xlabel("value")
                 _finish(axis)
+            if kind == "quantiles":  # rows are in order: this corner is free
+                self.ax_[0].legend(frameon=False, fontsize="small", loc="lower right")
         return self
 
 
@@ -658,8 +660,6 @@ class ObjectiveDisplay:
         -------
         ObjectiveDisplay
         """
-        from matplotlib.ticker import MaxNLocator
-
         self.ax_, self.figure_ = _axes(ax)
         color = COLORS["learned"] if color is None else color
         steps = np.arange(len(self.objective_history))
@@ -670,7 +670,7 @@ class ObjectiveDisplay:
             xlabel="round" if self.crossfit else "half-step (f, then w)",
             ylabel="out-of-fold loss" if self.crossfit else "objective J",
         )
-        self.ax_.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        self.ax_.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         if len(steps) == 1:
             self.ax_.set_xlim(-0.5, 0.5)
         self.ax_.ticklabel_format(axis="y", useOffset=False)

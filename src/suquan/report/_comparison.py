@@ -387,8 +387,8 @@ def _targets_section(comparison: Comparison) -> Section:
     width = float(np.median(folds.max(axis=0) - folds.min(axis=0)))
     description = (
         f"Line plot of the target that {method} learned, against {_listed(SHOWN_TARGETS)}, all with mean 0 and "
-        f"mean square 1. It is {_shape_of(middle)}. The band of the {len(folds)} outer folds is {width:.2f} wide in "
-        "the median over the places."
+        f"mean square 1. It is {_shape_of(middle)}. The band of the {len(folds)} outer folds is "
+        f"{width:.2f} wide in the median over the places."
     )
     figure = Figure(
         draw(lambda ax: TargetQuantileDisplay.from_result(comparison, method, ax=ax), height=3.8),

@@ -247,7 +247,7 @@ class _Writer:
             for name, value in verdict.numbers
         )
         return (
-            f'<div class="verdict {tone}" id="verdict">'
+            f'<div class="verdict {tone}">'
             f"{_paragraph(verdict.headline, 'headline')}{_paragraph(verdict.text)}"
             f"{f'<dl>{numbers}</dl>' if numbers else ''}</div>"
         )
