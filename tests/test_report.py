@@ -183,7 +183,7 @@ def test_descriptions_of_figures_hold_their_numbers(result, tmp_path):
     mean = result.summary["mean"][result.summary["method"] == "crossfit"][0]
     assert f"crossfit mean {mean:.4f}" in labels[0]
     assert "in 0 and lower" in labels[2] or re.search(r"higher in \d+ and lower in \d+", labels[2])
-    assert any("nearest to the" in label for label in labels)
+    assert any("root mean square distance" in label for label in labels)
     assert any("shuffles" in label for label in labels)
 
 
@@ -310,6 +310,19 @@ def test_report_is_the_same_but_for_its_date(result, tmp_path):
         return re.sub(r"\bg\d+-", "g-", text)  # numbers of the drawings of this process
 
     assert dateless(report(tmp_path, result)) == dateless(report(tmp_path, result))
+
+
+def test_shape_of_the_target_is_told_in_words(tmp_path):
+    X, y = make_problem()
+    for init, words in [
+        ("normal", "is close to the normal distribution (root mean square distance 0.00"),
+        (
+            np.arange(10) > 8,
+            "is unlike the named distributions: the nearest is the exponential one",
+        ),
+    ]:
+        model = SuquanClassifier("fixed", init=init).fit(X, y)
+        assert words in report(tmp_path, None, estimator=model)
 
 
 # -- files -------------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ _SCORES = {
     "neg_mean_squared_error": "minus the mean squared error: higher is better",
 }
 _WHAT_A_TARGET_IS = "The target is the distribution of values that every sample is given."
+# Root mean square distance below which two targets look alike; their correlation is then 0.955 or more.
+_ALIKE = 0.3
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib")
 
 
@@ -262,7 +264,7 @@ def _difference_figure(comparison: Comparison) -> Figure:
         ),
         f"Mean difference in {comparison.scoring} of each method from {reference}, with 95% intervals: "
         f"{listed}.",
-        f"Mean difference from {reference}, with its 95% interval. An interval that holds 0 shows no "
+        f"Mean difference from {reference}, with its 95% interval. Where it holds 0, the data show no "
         "difference.",
     )
 
@@ -517,7 +519,7 @@ def _model_table(estimator: Any, method: str) -> Table:
         "smoothness_": "smoothness",
         "n_rounds_": "rounds",
         "objective_": "objective J",
-        "best_score_": "mean score of the inner selection",
+        "best_score_": "mean score in its own selection",
     }
     values |= {
         label: getattr(estimator, name) for name, label in names.items() if hasattr(estimator, name)
@@ -670,10 +672,14 @@ def _shape_of(f: np.ndarray) -> str:
         for name in NAMED
     }
     nearest = min(distances, key=lambda name: distances[name])
-    return (
-        f"nearest to the {_named(nearest)} distribution (root mean square distance "
-        f"{distances[nearest]:.2f}, on a scale where the target has 1)"
+    distance = (
+        f"root mean square distance {distances[nearest]:.2f}, on a scale where the target has 1"
     )
+    if distances[nearest] > _ALIKE:
+        return (
+            f"unlike the named distributions: the nearest is the {_named(nearest)} one ({distance})"
+        )
+    return f"close to the {_named(nearest)} distribution ({distance})"
 
 
 def _named(target: str) -> str:

@@ -230,7 +230,7 @@ class _Writer:
             self.verdict(section.verdict),
             *(_paragraph(text) for text in section.paragraphs),
             self.notes(section.notes),
-            f'<pre tabindex="0"><code>{to_html(section.code)}</code></pre>' if section.code else "",
+            f"<pre><code>{to_html(section.code)}</code></pre>" if section.code else "",
             self.figures(section.figures),
             *(self.table(table) for table in section.tables),
             self.sections(section.sections, f"{name}-", min(level + 1, 6)),
