@@ -23,8 +23,8 @@ from suquan.plotting import (
     NormalizedSampleDisplay,
     ObjectiveDisplay,
     TargetQuantileDisplay,
-    standardized,
 )
+from suquan.plotting._targets import standardized
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -225,7 +225,12 @@ def test_given_axes_are_used_and_returned(result, model):
 
 
 def test_names_are_never_mathematics_and_long_ones_are_shortened():
-    scores = {ODD_NAME: [0.1, 0.2], "a" * 100 + "z" * 100: [0.3, 0.4], "": [0.2, 0.2]}
+    scores = {
+        ODD_NAME: [0.1, 0.2],
+        "a" * 100 + "z" * 100: [0.3, 0.4],
+        "": [0.2, 0.2],
+        "\ud800": [0, 0],
+    }
     display = ComparisonDisplay(scores, scoring="$\\bad").plot()
     display.figure_.canvas.draw()
     labels = [text.get_text() for text in display.ax_.get_yticklabels()]
