@@ -283,6 +283,7 @@ def test_model_alone_is_reported(tmp_path):
         QuantileNormalizer("mean"),
     ):
         page = check_page(report(tmp_path, None, estimator=estimator.fit(X, y)))
+        assert page.one("h1")["text"] == "Fitted model"
         assert "Model" in [h["text"] for h in page.all("h2")]
         assert type(estimator).__name__ in page.one("main")["text"]
     with pytest.raises(ValueError, match="nothing to report"):

@@ -17,7 +17,6 @@ from suquan.report._model import N_TOP, estimator_sections, method_of
 from suquan.report._page import Section, write_page
 from suquan.report._words import listing
 
-TITLE = "Does learning the target help?"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib")
 
 
@@ -32,7 +31,7 @@ def write_report(
     command: str | Sequence[str] | None = None,
     feature_names: Sequence[Any] | None = None,
     n_top: int = N_TOP,
-    title: str = TITLE,
+    title: str | None = None,
 ) -> Path:
     """Write what a comparison found, and the model fitted after it, as one HTML file.
 
@@ -58,7 +57,8 @@ def write_report(
         None: those that `estimator` was fitted with, or else the numbers of the columns, from 0.
     n_top : int, default=20
         Features shown.
-    title : str, default="Does learning the target help?"
+    title : str, default=None
+        None: "Does learning the target help?", or "Fitted model" without a comparison.
 
     Returns
     -------
@@ -102,6 +102,8 @@ def write_report(
         )
         if section is not None
     ]
+    if title is None:
+        title = "Fitted model" if comparison is None else "Does learning the target help?"
     made = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0")
     return write_page(
         path, title, sections, subtitle=_subtitle(comparison, made), footer=f"suquan {__version__}"
@@ -110,7 +112,7 @@ def write_report(
 
 def _subtitle(comparison: Comparison | None, made: str) -> str:
     if comparison is None:
-        return f"Report of a fitted model. Made on {made}."
+        return f"Made on {made}."
     n_methods = len(comparison.summary["method"])
     return (
         f"Nested cross-validation: {n_methods} methods on the same {n_folds_of(comparison)} outer folds. "
@@ -146,7 +148,7 @@ def _settings_section(settings: Mapping[str, Any] | None, estimator: Any) -> Sec
 
 
 def _reproduce_section(command: str | Sequence[str] | None) -> Section:
-    text = "All folds are drawn from the seed: the same data, settings and versions give the same numbers."
+    text = "With a fixed seed, the same data, settings and versions give the same numbers."
     code = "" if command is None else command if isinstance(command, str) else shlex.join(command)
     versions = {
         "suquan": __version__,
