@@ -1,0 +1,337 @@
+"""Sections on the result of a comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from suquan.comparison import BEST_FIXED, VERDICT_METHOD, Comparison
+from suquan.plotting import ComparisonDisplay, TargetQuantileDisplay
+from suquan.plotting._axes import COLORS
+from suquan.plotting._comparison import differences_from, kind_of, reference_of, scores_of
+from suquan.plotting._targets import SHOWN_TARGETS, standardized
+from suquan.report._page import Figure, Section, Table, Verdict
+from suquan.report._svg import draw
+from suquan.report._words import (
+    WHAT_A_TARGET_IS,
+    interval,
+    listed,
+    p_value_text,
+    rows_height,
+    score,
+    shape_of,
+    signed,
+    spread,
+)
+from suquan.statistics import Difference
+
+_MEANINGS = {
+    "raw": "samples as they are",
+    BEST_FIXED: "the fixed target that the inner folds choose",
+    "median": "median of the sorted samples",
+    "mean": "mean of the sorted samples",
+    "normal": "normal distribution",
+    "uniform": "uniform distribution",
+    "exponential": "exponential distribution",
+    "cauchy": "Cauchy distribution",
+    "svd": "learned from the classes' mean ranks",
+    "f0": "learned, any order",
+    "bnd": "learned, increasing",
+    "spav": "learned, increasing and smooth",
+    "joint": "learned, increasing and smooth, more rounds",
+    "crossfit": "learned with models that have not seen the sample",
+}
+_SCORES = {
+    "roc_auc": "the probability that a sample of the second class gets a higher score than one of the "
+    "first: 0.5 is chance, 1 is perfect",
+    "roc_auc_ovr": "the area under the ROC curve of each class against the rest, averaged: 0.5 is chance, 1 is "
+    "perfect",
+    "accuracy": "the share of samples that are classified correctly",
+    "balanced_accuracy": "the share of samples that are classified correctly, averaged over the classes",
+    "r2": "the share of the variance that is explained: 1 is perfect, 0 is no better than the mean",
+    "neg_log_loss": "minus the logistic loss: higher is better",
+    "neg_mean_squared_error": "minus the mean squared error: higher is better",
+}
+
+
+def comparison_sections(comparison: Comparison, *, with_target: bool = True) -> list[Section]:
+    """Verdict, scores of all methods, learned target and shuffled labels, each a :class:`Section`.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    with_target : bool, default=True
+        Whether the target learned in the folds gets its section.
+
+    Returns
+    -------
+    list of Section
+    """
+    sections = [_verdict_section(comparison), _scores_section(comparison)]
+    if with_target and comparison.targets:
+        sections.append(_targets_section(comparison))
+    if comparison.permutations:
+        sections.append(_permutation_section(comparison))
+    return sections
+
+
+def _verdict_section(comparison: Comparison) -> Section:
+    headline, _, rest = comparison.verdict.partition(": ")
+    contrast = comparison.contrast
+    tone, numbers = "neutral", []
+    if contrast is not None:
+        tone = "good" if contrast.low > 0 else "bad" if contrast.high < 0 else "neutral"
+        means = means_of(comparison)
+        numbers = [
+            (f"{comparison.scoring}, learned target", score(means[VERDICT_METHOD])),
+            (f"{comparison.scoring}, best fixed target", score(means[BEST_FIXED])),
+            ("difference", signed(contrast.mean)),
+            ("95% interval", interval(contrast.low, contrast.high)),
+        ]
+    text = rest[:1].upper() + rest[1:]
+    reading = []
+    if comparison.scoring in _SCORES:
+        reading.append(f"{comparison.scoring} is {_SCORES[comparison.scoring]}.")
+    if contrast is not None:
+        reading.append(
+            f"The verdict is one contrast, fixed before any score was seen: {VERDICT_METHOD!r}, which "
+            "learns the target, against the fixed target that the inner folds choose in each outer fold. "
+            "Its interval allows for the overlap of the training sets (Nadeau and Bengio)."
+        )
+    return Section(
+        "Verdict", verdict=Verdict(tone, headline, text, numbers), paragraphs=[" ".join(reading)]
+    )
+
+
+def _scores_section(comparison: Comparison) -> Section:
+    scores = scores_of(comparison)
+    figures = [_box_figure(comparison, scores)]
+    details = [_choices_table(comparison)]
+    if len(scores) > 1:
+        figures += [_difference_figure(comparison), _scatter_figure(comparison, scores)]
+    if len(scores) > 2:
+        details.append(_pairs_table(comparison))
+    parts = [Section("Fold by fold", figures=figures), Section("Details", tables=details)]
+    return Section("Scores of all methods", tables=[_scores_table(comparison)], sections=parts)
+
+
+def _box_figure(comparison: Comparison, scores: dict[str, np.ndarray]) -> Figure:
+    order = sorted(scores, key=lambda name: -scores[name].mean())
+    listed = "; ".join(
+        f"{name} mean {score(scores[name].mean())}, {score(scores[name].min())} to "
+        f"{score(scores[name].max())}"
+        for name in order
+    )
+    n_folds = n_folds_of(comparison)
+    return Figure(
+        draw(
+            lambda ax: ComparisonDisplay.from_result(comparison, "box", ax=ax),
+            height=rows_height(len(scores)),
+        ),
+        f"Box plot of {comparison.scoring} over {n_folds} outer folds, one row per method. From the highest "
+        f"mean: {listed}.",
+        f"{comparison.scoring} over the {n_folds} outer folds: median, quartiles, range and single folds. "
+        "Red: learned targets; blue: fixed ones; grey: others.",
+    )
+
+
+def _difference_figure(comparison: Comparison) -> Figure:
+    reference = reference_of(comparison)
+    rows = differences_from(comparison, reference)
+    listed = "; ".join(
+        f"{name} {signed(row.mean)} ({interval(row.low, row.high)})" for name, row in rows.items()
+    )
+    return Figure(
+        draw(
+            lambda ax: ComparisonDisplay.from_result(
+                comparison, "difference", reference=reference, ax=ax
+            ),
+            height=rows_height(len(rows)),
+        ),
+        f"Mean difference in {comparison.scoring} of each method from {reference}, with 95% intervals: "
+        f"{listed}.",
+        f"Mean difference from {reference}, with its 95% interval. Where it holds 0, the data show no "
+        "difference.",
+    )
+
+
+def _scatter_figure(comparison: Comparison, scores: dict[str, np.ndarray]) -> Figure:
+    pair = [reference_of(comparison), VERDICT_METHOD]
+    if VERDICT_METHOD not in scores or pair[0] == pair[1]:
+        pair[1] = next(name for name in scores if name != pair[0])
+    x, y = scores[pair[0]], scores[pair[1]]
+    higher, lower = int(np.sum(y > x)), int(np.sum(y < x))
+    return Figure(
+        draw(
+            lambda ax: ComparisonDisplay.from_result(comparison, "scatter", methods=pair, ax=ax),
+            height=4.3,
+        ),
+        f"Scatter plot of {comparison.scoring}, one point per outer fold: {pair[0]} across, {pair[1]} up. "
+        f"{pair[1]} is higher in {higher} and lower in {lower} of {len(x)} folds.",
+        f"{pair[1]} against {pair[0]}, fold by fold. Above the dashed line {pair[1]} is better.",
+    )
+
+
+def _scores_table(comparison: Comparison) -> Table:
+    summary = comparison.summary
+    reference = reference_of(comparison)
+    differences = differences_from(comparison, reference)
+    order = np.argsort(summary["rank"], kind="stable")
+    rows, marked = [], []
+    for place, k in enumerate(order):
+        name = str(summary["method"][k])
+        row = differences.get(name, Difference(*[np.nan] * 5))
+        is_reference = name == reference
+        rows.append(
+            (
+                name,
+                score(summary["mean"][k]),
+                score(summary["std"][k]),
+                "reference" if is_reference else signed(row.mean),
+                "" if is_reference else interval(row.low, row.high),
+                "" if is_reference else p_value_text(row.p_value),
+                _MEANINGS.get(name, "an estimator that was given"),
+            )
+        )
+        if comparison.contrast is not None and name in (VERDICT_METHOD, BEST_FIXED):
+            marked.append(place)
+    columns = (
+        "Method",
+        f"Mean {comparison.scoring}",
+        "sd over folds",
+        f"Difference from {reference}",
+        "95% interval",
+        "p",
+        "What it is",
+    )
+    note = " The two rows of the verdict are shaded." if marked else ""
+    return Table(
+        f"Methods by their mean {comparison.scoring}. Intervals and two-sided p-values are corrected for "
+        f"overlapping training sets, not for the number of methods.{note}",
+        columns,
+        rows,
+        numeric=range(1, 6),
+        marked=marked,
+    )
+
+
+def _choices_table(comparison: Comparison) -> Table:
+    folds = comparison.folds
+    rows = []
+    for name in comparison.summary["method"]:
+        mine = folds["method"] == name
+        rows.append(
+            (
+                str(name),
+                spread(folds["alpha"][mine]),
+                spread(folds["smoothness"][mine]) if kind_of(str(name)) == "learned" else "–",
+                spread(folds["rounds"][mine]) if kind_of(str(name)) == "learned" else "–",
+                f"{folds['seconds'][mine].sum():.1f}",
+            )
+        )
+    return Table(
+        "What the inner folds chose: median over the outer folds (lowest to highest), and the time of all.",
+        ("Method", "alpha", "smoothness", "rounds", "seconds"),
+        rows,
+        numeric=range(1, 5),
+    )
+
+
+def _pairs_table(comparison: Comparison) -> Table:
+    tests = comparison.tests
+    seen: set[tuple[str, str]] = set()
+    rows = []
+    for k, pair in enumerate(zip(tests["method"], tests["other"], strict=True)):
+        a, b = map(str, pair)
+        if (b, a) in seen:
+            continue
+        seen.add((a, b))
+        rows.append(
+            (
+                a,
+                b,
+                signed(tests["difference"][k]),
+                interval(tests["low"][k], tests["high"][k]),
+                p_value_text(tests["p_t"][k]),
+                p_value_text(tests["p_t_holm"][k]),
+            )
+        )
+    return Table(
+        f"All {len(rows)} pairs of methods: mean difference (first minus second), its 95% interval, and "
+        "p-values without and with Holm's adjustment.",
+        ("First", "Second", "Difference", "95% interval", "p", "p, Holm"),
+        rows,
+        numeric=range(2, 6),
+        folded=True,
+    )
+
+
+def _targets_section(comparison: Comparison) -> Section:
+    method = (
+        VERDICT_METHOD if VERDICT_METHOD in comparison.targets else next(iter(comparison.targets))
+    )
+    folds = standardized(comparison.targets[method])
+    middle = np.median(folds, axis=0)
+    width = float(np.median(folds.max(axis=0) - folds.min(axis=0)))
+    description = (
+        f"Line plot of the target that {method} learned, against {listed(SHOWN_TARGETS)}, all with mean 0 and "
+        f"mean square 1. It is {shape_of(middle)}. The band of the {len(folds)} outer folds is "
+        f"{width:.2f} wide in the median over the places."
+    )
+    figure = Figure(
+        draw(lambda ax: TargetQuantileDisplay.from_result(comparison, method, ax=ax), height=3.8),
+        description,
+        f"Target learned by {method}: median and range over the {len(folds)} outer folds. A narrow band "
+        "means that the folds agree.",
+    )
+    return Section(
+        "Target learned in the folds",
+        paragraphs=[
+            f"{WHAT_A_TARGET_IS} It is learned anew on the training samples of each outer fold; "
+            f"the median over the folds is {shape_of(middle)}."
+        ],
+        figures=[figure],
+    )
+
+
+def _permutation_section(comparison: Comparison) -> Section:
+    means = comparison.permutations["mean"]
+    p_value = float(comparison.permutations["p_value"][0])
+    observed = means_of(comparison).get(VERDICT_METHOD, np.nan)
+    found = f"{score(observed)} with the true labels" if np.isfinite(observed) else "not compared"
+    shuffled = f"{score(means.mean())} on average ({score(means.min())} to {score(means.max())})"
+
+    def plot(ax: Any) -> None:
+        ax.hist(means, bins=min(20, max(5, len(means) // 3)), color=COLORS["other"], rwidth=0.9)
+        if np.isfinite(observed):
+            ax.axvline(observed, color=COLORS["learned"], lw=2)
+        ax.set_xlabel(f"mean {comparison.scoring}", parse_math=False)
+        ax.set_ylabel("shuffles")
+        ax.yaxis.get_major_locator().set_params(integer=True)
+        ax.spines[["top", "right"]].set_visible(False)
+
+    figure = Figure(
+        draw(plot, height=2.8),
+        f"Histogram of the mean {comparison.scoring} of {VERDICT_METHOD} for {len(means)} shuffles of the "
+        f"labels: {shuffled}; {found}.",
+        "Mean score with shuffled labels (grey) and with the true ones (red line).",
+    )
+    return Section(
+        "Shuffled labels",
+        paragraphs=[
+            f"Is there any signal? {VERDICT_METHOD} on {len(means)} random shuffles of the labels gives "
+            f"{shuffled}; {found}. p = {p_value_text(p_value)}; the smallest possible value with so "
+            f"many shuffles is {p_value_text(1 / (1 + len(means)))}. The verdict does not use this."
+        ],
+        figures=[figure],
+    )
+
+
+def n_folds_of(comparison: Comparison) -> int:
+    return len(comparison.folds["score"]) // len(comparison.summary["method"])
+
+
+def means_of(comparison: Comparison) -> dict[str, float]:
+    summary = comparison.summary
+    return dict(zip(map(str, summary["method"]), summary["mean"].tolist(), strict=True))
