@@ -62,7 +62,7 @@ def test_bad_label_files_are_refused_with_the_place(tmp_path, text, said):
 
 
 def test_a_wrong_sample_column_is_named(tmp_path):
-    with pytest.raises(TableError, match="no column 'patient'.*'id', 'y'"):
+    with pytest.raises(TableError, match=r"no column 'patient'.*'id', 'y'"):
         read_labels(write(tmp_path, "id,y\na,1\n"), sample_column="patient")
 
 
