@@ -146,6 +146,26 @@ def first_column(text: TextFile) -> Iterator[str]:
     return (row[0] for _, row in rows)
 
 
+def matrix_plan(
+    text: TextFile, header: list[str], n_header_lines: int, numeric: list[int], extra_rows: int = 0
+) -> Plan:
+    """The plan for a format that says itself which columns are samples."""
+    if not numeric:
+        raise TableError(f"{text.path}: there is no column of values")
+    _, line_bytes = _find_text(text, header, numeric, labels_allowed=False)
+    return Plan(
+        text=text,
+        header=header,
+        n_header_lines=n_header_lines,
+        orientation="columns",
+        numeric=numeric,
+        text_columns=[],
+        label_columns=[],
+        extra_rows=extra_rows,
+        line_bytes=line_bytes,
+    )
+
+
 # --------------------------------------------------------------------------------------- kinds of columns
 
 

@@ -75,6 +75,8 @@ class RowSink:
 class ColumnSink:
     """Samples in columns: label rows, then a row for every feature, written when all samples are known."""
 
+    quoted = True
+
     def __init__(self, target: Target):
         self._target = target
         self._tiles = Tiles(target.path.parent)
@@ -86,6 +88,11 @@ class ColumnSink:
         self._features = block.feature_names
         self._blocks.append((block.sample_names, block.labels))
         self._tiles.add(block.values)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self._features)
 
     def sample_names(self) -> list[str]:
         """All samples."""
@@ -110,9 +117,14 @@ class ColumnSink:
 
     def finish(self) -> None:
         """Write the file."""
-        out = TextOut(self._target)
+        out = TextOut(self._target, self.quoted)
         try:
             self.write_rows(out)
+        except csv.Error as error:
+            raise TableError(
+                f"{self._target.name}: a name or label holds a tab or a line break ({error}); this kind of "
+                "file has no quotes; rename it"
+            ) from None
         finally:
             out.close()
             self._tiles.close()

@@ -44,10 +44,6 @@ class Member:
 
 def open_npz(path: Path, options: ReadOptions) -> Source:
     """Open a NumPy archive."""
-    if options.samples == "columns":
-        raise TableError(
-            f"{path}: an npz table has its samples in the rows of X; leave samples out"
-        )
     with file_errors(path, *DAMAGE), zipfile.ZipFile(path) as archive:
         members = {m.name: m for m in _members(archive, path)}
         X = _matrix(members, path)
@@ -55,16 +51,18 @@ def open_npz(path: Path, options: ReadOptions) -> Source:
         features = _names(archive, members, FEATURES, n_features, "feature", path)
         samples = _names(archive, members, SAMPLES, n_samples, "sample", path)
         labels = _labels(archive, members, n_samples, options.ignore_columns)
-    absent = [name for name in options.label_columns if name not in labels]
-    if absent:
-        raise TableError(
-            f"{path}: label_columns names {listed(absent)}; the file has {listed(labels)} as labels"
-        )
     if X.fortran:
         # Stored feature after feature: the blocks are features, and the reader turns them.
         blocks = lambda n: _blocks(path, X, features, n, {})  # noqa: E731
         return Source(path, "npz", "columns", samples, blocks, labels, stored_orientation="rows")
-    return Source(path, "npz", "rows", features, lambda n: _blocks(path, X, samples, n, labels))
+    return Source(
+        path,
+        "npz",
+        "rows",
+        features,
+        lambda n: _blocks(path, X, samples, n, labels),
+        row_labels=labels,
+    )
 
 
 def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[Member]:
