@@ -42,13 +42,15 @@ def make_chip(n_probes: int, n_arrays: int) -> tuple[np.ndarray, np.ndarray]:
     return 2.0**log_signal + rng.normal(100, 10, size=log_signal.shape), probeset
 
 
-def best_seconds(call: Callable[[], Any], repeats: int) -> float:
+def best_seconds(call: Callable[[], Any], repeats: int) -> tuple[float, float]:
+    """Smallest time, and the processor time over the wall-clock time of all calls: low on a busy machine."""
     times = []
+    processor = time.process_time()
     for _ in range(repeats):
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
-    return min(times)
+    return min(times), (time.process_time() - processor) / sum(times)
 
 
 def time_shape(n_probes: int, n_arrays: int, n_jobs: int, repeats: int) -> dict[str, Any]:
@@ -64,12 +66,14 @@ def time_shape(n_probes: int, n_arrays: int, n_jobs: int, repeats: int) -> dict[
         "median polish": lambda: median_polish(normalised, probeset, **options),
         "rma": lambda: rma(pm, probeset, **options),
     }
-    seconds = {name: best_seconds(call, repeats) / n_arrays for name, call in calls.items()}
+    results = {name: best_seconds(call, repeats) for name, call in calls.items()}
+    seconds = {name: best / n_arrays for name, (best, _) in results.items()}
     return {
         "probes": n_probes,
         "arrays": n_arrays,
         "threads": n_jobs,
         **{f"{name}, s per array": value for name, value in seconds.items()},
+        "processors had": results["rma"][1],
         f"≤ {LIMIT_S} s": seconds["rma"] <= LIMIT_S,
     }
 
@@ -88,7 +92,8 @@ def difference_rows() -> list[dict[str, Any]]:
 
 def write_summary(times: list[dict], differences: list[dict]) -> None:
     text = [
-        "**RMA**, seconds per array, the best of three calls on simulated intensities.",
+        "**RMA**, seconds per array, the best of three calls on simulated intensities. *Processors "
+        "had*: processor time of `rma` over wall-clock time; below 1, other work held it up.",
         markdown(times),
     ]
     if differences:
