@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from suquan.objective import JointProblem
+from suquan.solvers._target_rows import StackedRows
 from suquan.solvers.linear import LinearFit, RidgeDesign, null_intercept, solve_w
 from suquan.solvers.target import TargetFit, TargetSet, solve_target
 
@@ -235,17 +236,25 @@ class FoldModels:
 
     def stack(
         self, problem: JointProblem, models: list[LinearFit]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Design, labels and weights of the f-step over all held-out samples."""
-        n_outputs = problem.loss.n_outputs
-        D: np.ndarray = np.empty((len(self.rows) * n_outputs, problem.n_knots), problem.dtype)
-        start = 0
-        for fit, (_, test) in zip(models, self.splits, strict=True):
-            stop = start + len(test) * n_outputs
-            D[start:stop] = problem.f_design(coefficients(fit), test)
-            start = stop
-        s = self.s[self.rows]
-        return D, problem.y[self.rows], s / s.sum()
+    ) -> tuple[np.ndarray | StackedRows, np.ndarray, np.ndarray]:
+        """Rows, labels and weights of the f-step over all held-out samples.
+
+        The rows are a matrix where that is no larger than one design of all samples.
+        """
+        n_outputs, rows = problem.loss.n_outputs, self.rows
+        s = self.s[rows] / self.s[rows].sum()
+        if len(rows) * n_outputs * problem.n_knots <= problem.operator.codes.size:
+            D: np.ndarray = np.empty((len(rows) * n_outputs, problem.n_knots), problem.dtype)
+            start = 0
+            for fit, (_, test) in zip(models, self.splits, strict=True):
+                stop = start + len(test) * n_outputs
+                D[start:stop] = problem.f_design(coefficients(fit), test)
+                start = stop
+            return D, problem.y[rows], s
+        W: np.ndarray = np.stack([coefficients(fit).astype(problem.dtype) for fit in models])
+        of_model = np.repeat(np.arange(len(models)), [len(test) for _, test in self.splits])
+        stacked = StackedRows(problem.operator, W, rows, of_model, problem.n_knots)
+        return stacked, problem.y[rows], s
 
 
 def _released(fit: LinearFit) -> LinearFit:
