@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from suquan.io import _budget
 from suquan.io._errors import TableError, file_errors, listed, quoted, require
 from suquan.io._sinks import Target
 from suquan.io._source import Block, ReadOptions, Source
 from suquan.io._table import Table, as_values
 
 WISH = "reading and writing h5ad files"
-VALUES_AT_A_TIME = 4 * 2**20
 CHUNK_VALUES = 2**17  # 1 MiB of doubles
 
 
@@ -99,7 +99,7 @@ def _blocks(path: Path, layer, names, n_rows, labels, *, by_feature: bool) -> It
     with _opened(path) as file:
         matrix = _matrix(path, file, layer)
         n_stored, width = matrix.shape[::-1] if by_feature else matrix.shape
-        step = max(1, min(n_rows or n_stored, VALUES_AT_A_TIME // width))
+        step = min(n_rows or n_stored, _budget.rows(width))
         for start in range(0, n_stored, step):
             stop = min(start + step, n_stored)
             part = matrix[:, start:stop] if by_feature else matrix[start:stop]
