@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from suquan.io import _budget
 from suquan.io._errors import TableError, quoted
 from suquan.io._kinds import DELIMITERS
 from suquan.io._sinks import Target
@@ -15,7 +16,6 @@ from suquan.io._table import Table
 from suquan.io._tiles import Tiles
 
 MISSING_CELL = "NA"
-VALUES_AT_A_TIME = 2**20
 
 
 class TextOut:
@@ -25,7 +25,7 @@ class TextOut:
         self._file: BinaryIO = target.path.open("wb")
         # No name and no time inside, so that the same table gives the same bytes.
         self._gzip = (
-            gzip.GzipFile("", "wb", fileobj=self._file, mtime=0, compresslevel=6)
+            gzip.GzipFile("", "wb", fileobj=self._file, mtime=0, compresslevel=4)
             if target.gzipped
             else None
         )
@@ -108,7 +108,7 @@ class ColumnSink:
 
     def features(self) -> Iterator[tuple[str, np.ndarray]]:
         """Every feature with its values."""
-        step = max(1, VALUES_AT_A_TIME // self._tiles.n_rows)
+        step = _budget.rows(self._tiles.n_rows)
         for start in range(0, len(self._features), step):
             stop = min(start + step, len(self._features))
             yield from zip(
@@ -169,6 +169,10 @@ def label_cells(column: np.ndarray) -> list:
     if column.dtype.kind != "f":
         return [cell or MISSING_CELL for cell in column.tolist()]
     return [
-        MISSING_CELL if cell != cell else int(cell) if cell.is_integer() else cell
+        MISSING_CELL
+        if cell != cell
+        else int(cell)
+        if cell.is_integer() and abs(cell) < 2**53
+        else cell
         for cell in column.tolist()
     ]

@@ -8,7 +8,7 @@ import numpy as np
 from suquan.io._cells import label_array
 from suquan.io._delimited import Plan, iter_blocks, matrix_plan, read_header
 from suquan.io._delimited_sinks import MISSING_CELL, ColumnSink, TextOut, number_cells
-from suquan.io._errors import TableError, quoted
+from suquan.io._errors import TableError, listed, quoted
 from suquan.io._source import Block, ReadOptions, Source
 from suquan.io._text import TextFile
 
@@ -108,6 +108,12 @@ class GctSink(ColumnSink):
         """The lines before the header, the header, labels, features."""
         labels, names = self.labels(), self.sample_names()
         before = [] if labels else ["na"]
+        taken = {"id", "Name", "Description"}.intersection(names)
+        if taken:
+            raise TableError(
+                f"{self._target.name}: {listed(sorted(taken))} is a column of its own in a GCT file; rename "
+                "the sample"
+            )
         out.row(["#1.3" if labels else "#1.2"])
         out.row([self.n_features, len(names), *([0, len(labels)] if labels else [])])
         out.row([*(["id"] if labels else ["Name", "Description"]), *names])

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from suquan.io import _budget
 from suquan.io._errors import TableError, file_errors, listed, quoted, require
 from suquan.io._sinks import Target
 from suquan.io._source import Block, ReadOptions, Source
 from suquan.io._table import Table, as_values
 
 WISH = "reading and writing h5ad files"
-VALUES_AT_A_TIME = 4 * 2**20
 CHUNK_VALUES = 2**17  # 1 MiB of doubles
 
 
@@ -99,7 +99,7 @@ def _blocks(path: Path, layer, names, n_rows, labels, *, by_feature: bool) -> It
     with _opened(path) as file:
         matrix = _matrix(path, file, layer)
         n_stored, width = matrix.shape[::-1] if by_feature else matrix.shape
-        step = max(1, min(n_rows or n_stored, VALUES_AT_A_TIME // width))
+        step = min(n_rows or n_stored, _budget.rows(width))
         for start in range(0, n_stored, step):
             stop = min(start + step, n_stored)
             part = matrix[:, start:stop] if by_feature else matrix[start:stop]
@@ -159,8 +159,13 @@ class H5adSink:
             name: np.concatenate([labels[name] for _, labels in self._blocks])
             for name in self._blocks[0][1]
         }
-        columns = {n: c if c.dtype.kind == "f" else c.astype(object) for n, c in labels.items()}
-        obs = pandas.DataFrame(columns, index=pandas.Index(names, dtype=object))
+        index = pandas.Index(names, dtype=object)
+        # Text as objects: pandas 3 would make it a string type that older versions of anndata cannot read.
+        columns = {
+            name: pandas.Series(column, index, dtype=None if column.dtype.kind == "f" else object)
+            for name, column in labels.items()
+        }
+        obs = pandas.DataFrame(columns, index=index)
         var = pandas.DataFrame(index=pandas.Index(self._features.tolist(), dtype=object))
         io.write_elem(self._file, "obs", obs)
         io.write_elem(self._file, "var", var)

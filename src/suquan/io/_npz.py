@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from suquan.io import _budget
 from suquan.io._errors import TableError, file_errors, listed, quoted
 from suquan.io._source import Block, ReadOptions, Source
 from suquan.io._table import as_label_column, as_values, decode_names
 
 FEATURES = ("features", "feature_names")
 SAMPLES = ("samples", "sample_names")
-BYTES_AT_A_TIME = 32 * 2**20
 # What zipfile and the header of a damaged member raise besides BadZipFile and zlib.error.
 DAMAGE = (
     ValueError,
@@ -133,7 +133,7 @@ def _labels(archive, members, n_samples: int, ignored) -> dict[str, np.ndarray]:
 def _blocks(path: Path, X: Member, names, n_rows: int | None, labels) -> Iterator[Block]:
     """Rows of X in the order in which they are stored."""
     n_stored, width = X.shape[::-1] if X.fortran else X.shape
-    step = max(1, min(n_rows or n_stored, BYTES_AT_A_TIME // (width * X.dtype.itemsize)))
+    step = min(n_rows or n_stored, _budget.rows(width))
     with (
         file_errors(path, *DAMAGE),
         zipfile.ZipFile(path) as archive,

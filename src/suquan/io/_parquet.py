@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from suquan.io import _budget
 from suquan.io._delimited import orientation_by_overlap
 from suquan.io._errors import TableError, file_errors, listed, quoted, require
 from suquan.io._sinks import Target
@@ -146,9 +147,11 @@ def _dtype(schema, numeric: list[int]) -> np.dtype:
 def _batches(path: Path, file, n_rows: int, columns: list[int] | None = None) -> Iterator:
     arrow = require("pyarrow", "io", WISH)
     with file_errors(path, arrow.ArrowException, ValueError, KeyError):
-        for batch in file.iter_batches(n_rows, use_threads=False):
-            # By position: a name with a dot would be taken for a path into a nested column.
-            yield batch if columns is None else batch.select(columns)
+        # Group by group: over several groups PyArrow keeps the compressed bytes of those it has read.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(n_rows, row_groups=[group], use_threads=False):
+                # By position: a name with a dot would be taken for a path into a nested column.
+                yield batch if columns is None else batch.select(columns)
 
 
 def _blocks(path: Path, columns: Columns, names: list[str], n_rows: int | None) -> Iterator[Block]:
@@ -204,14 +207,30 @@ def _label(path: Path, column, name: str) -> np.ndarray:
 
 
 class ParquetRowSink:
-    """Samples in rows: a group of rows for every block."""
+    """Samples in rows, in groups that are as large as memory allows: each costs a line in the file's index."""
 
     def __init__(self, target: Target):
         self._target = target
         self._writer: Any = None
+        self._waiting: list[Table] = []
 
     def write(self, block: Table) -> None:
         """Append samples."""
+        self._waiting.append(block)
+        if sum(part.n_samples for part in self._waiting) >= _budget.rows(block.n_features):
+            self._write_group()
+
+    def _write_group(self) -> None:
+        if not self._waiting:
+            return
+        first = self._waiting[0]
+        block = Table(
+            np.concatenate([part.values for part in self._waiting]),
+            np.concatenate([part.sample_names for part in self._waiting]),
+            first.feature_names,
+            {n: np.concatenate([p.labels[n] for p in self._waiting]) for n in first.labels},
+        )
+        self._waiting = []
         arrow = require("pyarrow", "io", WISH)
         arrays = [arrow.array(block.sample_names.tolist(), arrow.string())]
         fields = [arrow.field(_free("sample", block), arrow.string())]
@@ -228,10 +247,14 @@ class ParquetRowSink:
 
     def finish(self) -> None:
         """Complete the file."""
+        self._write_group()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Close the file."""
+        self._waiting = []
         if self._writer is not None:
             self._writer.close()
-
-    abandon = finish
 
 
 class ParquetColumnSink:
@@ -261,7 +284,7 @@ class ParquetColumnSink:
         number = arrow.from_numpy_dtype(self._tiles.dtype)
         fields = [arrow.field(first, arrow.string())]
         schema = arrow.schema(fields + [arrow.field(name, number) for name in self._samples])
-        step = max(1, 4 * 2**20 // len(self._samples))
+        step = _budget.rows(len(self._samples))
         try:
             with _open_writer(self._target, schema) as writer:
                 for start in range(0, len(self._features), step):

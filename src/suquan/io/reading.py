@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from suquan.io import _budget
 from suquan.io._cells import label_array, text_array
 from suquan.io._delimited import open_delimited
 from suquan.io._errors import TableError, file_errors, listed
@@ -22,7 +23,6 @@ from suquan.io._text import TextFile
 from suquan.io._tiles import Tiles
 
 OWN_PLACE = {"gct": "columns", "series_matrix": "columns", "h5ad": "rows", "npz": "rows"}
-VALUES_PER_BLOCK = 4 * 2**20  # 32 MiB of doubles
 
 
 def read_table(
@@ -250,7 +250,7 @@ def _check_finite(source: Source, values: np.ndarray, sample_names, feature_name
 def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in rows."""
     _check_names(source, source.column_names, "feature")
-    n_rows = n_rows or max(1, VALUES_PER_BLOCK // len(source.column_names))
+    n_rows = n_rows or _budget.rows(len(source.column_names))
     seen: set[str] = set()
     with file_errors(source.path):
         for block in _regroup(source.blocks(n_rows), n_rows):
@@ -305,14 +305,14 @@ def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in columns, turned through a temporary file."""
     _check_names(source, source.column_names, "sample")
     names: list[str] = []
-    per_block = max(1, VALUES_PER_BLOCK // len(source.column_names))
+    per_block = _budget.rows(len(source.column_names))
     with file_errors(source.path), Tiles() as tiles:
         for block in source.blocks(per_block):
             names += block.names
             tiles.add(block.values)
         if not names:
             raise TableError(f"{source.path}: holds a header and no rows")
-        step = n_samples or max(1, VALUES_PER_BLOCK // len(names))
+        step = n_samples or _budget.rows(len(names))
         for start in range(0, len(source.column_names), step):
             stop = min(start + step, len(source.column_names))
             labels = {name: column[start:stop] for name, column in source.column_labels.items()}

@@ -106,7 +106,7 @@ class TableWriter:
             raise TableError(f"{self.path}: a block has other label columns than the first")
         self._check_samples(block)
         assert self._sink is not None
-        with file_errors(self.path):
+        with file_errors(self.path, UnicodeEncodeError):
             self._sink.write(block)
 
     def _start(self, block: Table) -> None:
@@ -137,7 +137,7 @@ class TableWriter:
             self.abandon()
             raise TableError(f"{self.path}: there was no sample to write")
         try:
-            with file_errors(self.path):
+            with file_errors(self.path, UnicodeEncodeError):
                 self._sink.finish()
                 os.replace(self._target.path, self.path)
         except BaseException:
