@@ -89,7 +89,7 @@ def _offsets_are_large(A: Array, means: Array) -> bool:
 
 
 def _padded(V: Array, dtype) -> Array:
-    """V in `dtype`, with rows of zeros up to a multiple of 4: products with 15 vectors are slower than with 16."""
+    """V in `dtype`, with rows of zeros up to a multiple of 4: with 15 vectors products are slower."""
     n_rows = len(V) if len(V) < 4 else -(-len(V) // 4) * 4
     if n_rows == len(V):
         return V.astype(dtype, copy=False)
