@@ -381,6 +381,8 @@ def test_a_float32_gram_matrix_is_refined_where_its_rounding_matters():
 def test_products_accumulate_in_float64(n_samples):
     rng = np.random.default_rng(0)
     A = rng.standard_normal((n_samples, 53)).astype(np.float32)
-    V, R = rng.standard_normal((2, 53)), rng.standard_normal((3, n_samples))
-    np.testing.assert_allclose(row_products(A, V), V @ A.T.astype(float), atol=1e-13)
+    R = rng.standard_normal((3, n_samples))
+    for n_vectors in (1, 4, 7):
+        V = rng.standard_normal((n_vectors, 53))
+        np.testing.assert_allclose(row_products(A, V), V @ A.T.astype(float), atol=1e-13)
     np.testing.assert_allclose(column_products(A, R), R @ A.astype(float), atol=1e-13)
