@@ -6,9 +6,11 @@ with the linear model that uses the normalised samples.
 """
 
 from suquan._version import __version__
+from suquan.alignment import align_features
 from suquan.comparison import compare
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
+from suquan.persistence import load_model, save_model
 from suquan.preprocessing import (
     QuantileNormalizer,
     SupervisedQuantileNormalizer,
@@ -25,9 +27,12 @@ __all__ = [
     "SuquanRegressor",
     "SuquanRegressorCV",
     "__version__",
+    "align_features",
     "compare",
+    "load_model",
     "make_target_quantiles",
     "permutation_matrix",
     "quantile_normalize",
     "rank_samples",
+    "save_model",
 ]
