@@ -18,13 +18,13 @@ import numpy as np
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from sklearn.base import clone
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
 from suquan._files import replace_file
 from suquan._progress import Progress
+from suquan._scoring import OutputScorer
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import Squared
 from suquan.model_selection import (
@@ -32,10 +32,8 @@ from suquan.model_selection import (
     RankedData,
     alpha_grid,
     check_folds,
-    check_scorer,
     choose,
     make_candidates,
-    score_values,
     smoothness_grid,
 )
 from suquan.solvers.alternation import W_TOL
@@ -250,7 +248,7 @@ class _Study:
     names: list[str]
     outer: list[tuple[np.ndarray, np.ndarray]]
     inner_cv: Any
-    scorer: Any
+    scorer: OutputScorer
     scoring: str
     alphas: np.ndarray
     smoothnesses: np.ndarray
@@ -284,8 +282,7 @@ class _Study:
             )
         outer = _splits(outer_cv, data, np.arange(len(data.y)), seed)
         check_folds(outer, data, "outer_cv")
-        scorer = check_scoring(estimator, scoring=scoring)
-        check_scorer(scorer, scoring, data, encoded.classes)
+        scorer = OutputScorer.of(estimator, scoring, data.labels, data.y, encoded.classes)
         p = encoded.X.shape[1]
         return cls(
             data,
@@ -359,7 +356,7 @@ class _Study:
     def _run_given(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
         data = self.data
         model = clone(self.estimators[name]).fit(data.X[train], data.labels[train])
-        score = float(self.scorer(model, data.X[test], data.labels[test]))
+        score = self.scorer.of_model(model, data.X[test], data.labels[test])
         return Outcome(score, np.nan, np.nan, np.nan, 0, 0.0, np.empty(0))
 
     def _run_learned(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
@@ -368,15 +365,12 @@ class _Study:
         )
         inner = self._inner(train)
         scores = np.column_stack(
-            [
-                self.data.score(self.estimator, candidates, a, b, self.scorer, self.classes)
-                for a, b in inner
-            ]
+            [self.data.score(self.estimator, candidates, a, b, self.scorer) for a, b in inner]
         )
         chosen = candidates[self._choose(candidates, scores, inner)]
         ((f, fit),) = self.data.fit(self.estimator, [chosen], train)
         u = self.data.operator.take(test).scores(fit.w, f) + fit.b
-        score = score_values(self.scorer, u, self.data.labels[test], self.classes)
+        score = float(self.scorer([u], self.data.labels[test])[0])
         inner_score = float(scores.mean(axis=1).max())
         return Outcome(
             score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, _unit(f)
@@ -425,8 +419,7 @@ class _Study:
             A, A_test = self._designs(name, train, test)
             fits = self._fit_path(A, y, s / s.sum(), alphas.tolist())
             outputs = [A_test @ np.asarray(fit.w).T + fit.b for fit in fits]
-        labels = data.labels[test]
-        return np.array([score_values(self.scorer, u, labels, self.classes) for u in outputs])
+        return self.scorer(outputs, data.labels[test])
 
     def _fit_path(
         self, A: np.ndarray, y: np.ndarray, s: np.ndarray, alphas: list[float]

@@ -7,7 +7,6 @@ so that the numbers are the same for any `n_jobs`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -15,13 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.metrics import check_scoring
+from sklearn.base import clone
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
+from suquan._scoring import OutputScorer
 from suquan.linear_model import (
     DEFAULT_ROUNDS,
     METHODS,
@@ -233,83 +231,16 @@ class RankedData:
         candidates: Sequence[Candidate],
         train: np.ndarray,
         test: np.ndarray,
-        scorer: Any,
-        classes: np.ndarray | None,
+        scorer: OutputScorer,
     ) -> np.ndarray:
         """Score of every candidate on the samples `test` after a fit to `train`."""
         with threadpool_limits(1):
             held_out = self.operator.take(test)
-            return np.array(
-                [
-                    score_values(
-                        scorer, held_out.scores(fit.w, f) + fit.b, self.labels[test], classes
-                    )
-                    for f, fit in self.fit(estimator, candidates, train)
-                ]
-            )
-
-
-def score_values(
-    scorer: Any, u: np.ndarray, labels: np.ndarray, classes: np.ndarray | None
-) -> float:
-    """Score of known outputs u, of shape (n_samples, n_outputs), under any scikit-learn scorer."""
-    model = KnownClassifier(u, classes) if classes is not None else KnownRegressor(u)
-    return float(scorer(model, np.zeros((len(labels), 1)), labels))
-
-
-def check_scorer(scorer: Any, scoring: Any, data: RankedData, classes: np.ndarray | None) -> None:
-    """Raise a ValueError where the scorer cannot score this task at all."""
-    outputs = data.y[:, None] if classes is None else np.zeros((len(data.y), data.loss.n_outputs))
-    known = slice(None) if classes is None else np.isin(data.labels, classes)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            score_values(scorer, outputs[known], data.labels[known], classes)
-    except (AttributeError, TypeError, ValueError) as error:
-        task = "regression" if classes is None else f"classification with {len(classes)} classes"
-        raise ValueError(f"scoring={scoring!r} does not fit {task}: {error}") from error
-
-
-class KnownClassifier(ClassifierMixin, BaseEstimator):
-    """Classifier whose scores on the next samples are known, for scorers that ask an estimator."""
-
-    def __init__(self, u: np.ndarray, classes: np.ndarray) -> None:
-        self.u = u
-        self.classes = classes
-        self.classes_ = classes
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Known scores."""
-        return self.u[:, 0] if self.u.shape[1] == 1 else self.u
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities that follow from them."""
-        if self.u.shape[1] == 1:
-            return np.column_stack([expit(-self.u[:, 0]), expit(self.u[:, 0])])
-        return softmax(self.u, axis=1)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Classes that follow from them."""
-        if self.u.shape[1] == 1:
-            return self.classes_[(self.u[:, 0] > 0).astype(np.intp)]
-        return self.classes_[np.argmax(self.u, axis=1)]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-
-class KnownRegressor(RegressorMixin, BaseEstimator):
-    """Regressor whose predictions on the next samples are known."""
-
-    def __init__(self, u: np.ndarray) -> None:
-        self.u = u
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Known predictions."""
-        return self.u[:, 0]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
+            outputs = [
+                held_out.scores(fit.w, f) + fit.b
+                for f, fit in self.fit(estimator, candidates, train)
+            ]
+            return scorer(outputs, self.labels[test])
 
 
 def check_folds(splits: list[tuple[np.ndarray, np.ndarray]], data: RankedData, name: str) -> None:
@@ -439,10 +370,9 @@ class _SelectionMixin:
     ) -> np.ndarray:
         """Scores of shape (n_candidates, n_folds)."""
         scoring = self._scoring(classes)
-        scorer = check_scoring(self, scoring=scoring)
-        check_scorer(scorer, scoring, data, classes)
+        scorer = OutputScorer.of(self, scoring, data.labels, data.y, classes)
         columns = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
-            delayed(data.score)(estimator, candidates, train, test, scorer, classes)
+            delayed(data.score)(estimator, candidates, train, test, scorer)
             for train, test in splits
         )
         return np.column_stack(columns)

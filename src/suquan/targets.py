@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,28 @@ from suquan.ranking import kernel_dtype, raise_missing
 LEARNED = ("median", "mean")
 
 
-def _bimodal(q: np.ndarray) -> np.ndarray:
-    """Quantiles of ½ N(−3, 1) + ½ N(3, 1), by bisection on the lower half and symmetry."""
-    lower = np.minimum(q, 1.0 - q)
-    # F(x) lies between ½Φ(x + 3) and Φ(x + 3), so the root lies between these two.
-    left = ndtri(lower) - 3.0
-    right = np.minimum(ndtri(np.minimum(2.0 * lower, 1.0)) - 3.0, 0.0)
+def mixture_quantiles(
+    q: np.ndarray, weights: Sequence[float], means: Sequence[float], stds: Sequence[float]
+) -> np.ndarray:
+    """Quantiles at q of a mixture of normal distributions, by bisection.
+
+    They lie between the smallest and the largest of the components' quantiles at q.
+    """
+    components = list(zip(weights, means, stds, strict=True))
+    ends = np.array([mean + std * ndtri(q) for _, mean, std in components])
+    left, right = ends.min(axis=0), ends.max(axis=0)
     for _ in range(64):
         middle = 0.5 * (left + right)
-        below = 0.5 * (ndtr(middle + 3.0) + ndtr(middle - 3.0)) < lower
+        below = sum(weight * ndtr((middle - m) / std) for weight, m, std in components) < q
         left = np.where(below, middle, left)
         right = np.where(below, right, middle)
-    x = 0.5 * (left + right)
+    return 0.5 * (left + right)
+
+
+def _bimodal(q: np.ndarray) -> np.ndarray:
+    """Quantiles of ½ N(−3, 1) + ½ N(3, 1), from the lower half by symmetry."""
+    lower = np.minimum(q, 1.0 - q)
+    x = mixture_quantiles(lower, (0.5, 0.5), (-3.0, 3.0), (1.0, 1.0))
     x[lower == 0.5] = 0.0
     return np.where(q < 0.5, x, -x)
 

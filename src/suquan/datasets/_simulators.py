@@ -9,6 +9,51 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from suquan.preprocessing import quantile_normalize
+from suquan.targets import mixture_quantiles
+
+
+def skewed_mixture(q: np.ndarray) -> np.ndarray:
+    """Quantiles of 0.8·N(0, 1) + 0.2·N(5, 0.3²), a target that is none of the named ones.
+
+    Parameters
+    ----------
+    q : ndarray
+        Probabilities in (0, 1).
+
+    Returns
+    -------
+    ndarray of the shape of `q`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from suquan.datasets import skewed_mixture
+    >>> skewed_mixture(np.array([0.2, 0.9])).round(3)
+    array([-0.674,  5.   ])
+    """
+    return mixture_quantiles(q, (0.8, 0.2), (0.0, 5.0), (1.0, 0.3))
+
+
+def two_steps(q: np.ndarray) -> np.ndarray:
+    """Quantile function with two steps: 0 up to 0.3, 1 up to 0.8, 2.5 above.
+
+    Parameters
+    ----------
+    q : ndarray
+        Probabilities in (0, 1).
+
+    Returns
+    -------
+    ndarray of the shape of `q`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from suquan.datasets import two_steps
+    >>> two_steps(np.array([0.1, 0.5, 0.9]))
+    array([0. , 1. , 2.5])
+    """
+    return 1.0 * (q > 0.3) + 1.5 * (q > 0.8)
 
 
 def make_distorted_samples(

@@ -1,0 +1,137 @@
+"""How often the verdict of ``compare`` is right, on simulated data.
+
+Power: the true target is none of the fixed ones, so learning it should help. False claims: the true target is
+one of the fixed ones, so "helps" would be wrong. One comparison per seed: n = 2,000 samples of 50 features,
+2 × 3 outer and 3 inner folds. Every finished comparison is kept in the table at once; started again, the study
+goes on there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.model_selection import RepeatedStratifiedKFold
+
+from benchmarks._table import RESULTS, markdown, write_csv
+from suquan import compare
+from suquan.datasets import make_corrupted_classification, skewed_mixture, two_steps
+
+FIXED = ("median", "mean", "normal", "uniform", "exponential", "cauchy")
+LISTED = ("normal", "uniform", "exponential", "cauchy")
+ANSWERS = ("helps", "no difference", "hurts")
+UNLISTED = {"skewed mixture": skewed_mixture, "two steps": two_steps}
+
+
+def make_problem(target, seed, n_samples=2000, n_features=50):
+    """Labels from samples with this target; the samples are shown with another."""
+    shown = "normal" if target == "uniform" else "uniform"
+    return make_corrupted_classification(
+        n_samples,
+        n_features,
+        target=UNLISTED.get(target, target),
+        corrupted=shown,
+        random_state=seed,
+    )
+
+
+def judge(target, seed, n_samples=2000, n_features=50, outer_repeats=2):
+    """Row of one comparison."""
+    X, y = make_problem(target, seed, n_samples, n_features)
+    result = compare(
+        X,
+        y,
+        methods=[*FIXED, "crossfit"],
+        outer_cv=RepeatedStratifiedKFold(n_splits=3, n_repeats=outer_repeats, random_state=seed),
+        inner_cv=3,
+        alphas=4,
+        smoothnesses=3,
+        random_state=seed,
+        progress=False,
+    )
+    contrast = result.contrast
+    assert contrast is not None
+    return {
+        "target": target,
+        "seed": seed,
+        "difference": contrast.mean,
+        "low": contrast.low,
+        "high": contrast.high,
+        "says": next(answer for answer in ANSWERS if answer in result.verdict),
+    }
+
+
+def cases(n_seeds):
+    """Pairs (target, seed): `n_seeds` for each unlisted target, and as many shared by the listed ones."""
+    power = [(target, seed) for target in UNLISTED for seed in range(n_seeds)]
+    return power + [(LISTED[seed % len(LISTED)], seed) for seed in range(n_seeds)]
+
+
+def count(rows):
+    """Table of what the verdict says by true target."""
+    table = []
+    groups = [*((name, (name,)) for name in UNLISTED), *((name, (name,)) for name in LISTED)]
+    for name, targets in [*groups, ("all listed targets", LISTED)]:
+        part = [row for row in rows if row["target"] in targets]
+        if part:
+            answers = [row["says"] for row in part]
+            table.append(
+                {
+                    "true target": name,
+                    "listed": "yes" if targets[0] in LISTED else "no",
+                    "comparisons": len(part),
+                    **{word: answers.count(word) for word in ANSWERS},
+                    "mean difference in AUC": float(np.mean([row["difference"] for row in part])),
+                }
+            )
+    return table
+
+
+def read_rows(path):
+    """Rows of an earlier, unfinished run."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            {
+                **row,
+                "seed": int(row["seed"]),
+                **{name: float(row[name]) for name in ("difference", "low", "high")},
+            }
+            for row in csv.DictReader(file)
+        ]
+
+
+def run(n_seeds, path: Path, n_jobs):
+    """All comparisons, those in the table at `path` excepted."""
+    rows = read_rows(path)
+    done = {(row["target"], row["seed"]) for row in rows}
+    todo = [case for case in cases(n_seeds) if case not in done]
+    results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
+        delayed(judge)(*case) for case in todo
+    )
+    for row in results:
+        rows.append(row)
+        rows.sort(key=lambda r: (r["target"], r["seed"]))
+        write_csv(path, rows)
+        if sys.stderr.isatty() or len(rows) % 20 == 0:
+            print(f"{len(rows)} of {len(todo) + len(done)}", file=sys.stderr, flush=True)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--n-jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    table = count(run(arguments.seeds, RESULTS / "verdict.csv", arguments.n_jobs))
+    print(markdown(table))
+    (RESULTS / "verdict-summary.md").write_text(markdown(table) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
