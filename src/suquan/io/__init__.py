@@ -1,0 +1,35 @@
+"""Tables in files: expression values with their names, labels of the samples, survival times.
+
+Readers and writers for CSV, TSV, Parquet, GCT, GEO series matrix, h5ad and npz. They need the extra ``io``
+(h5ad: the extra ``anndata``), which is loaded when it is used.
+"""
+
+from suquan.io._errors import TableError
+from suquan.io._table import Table
+from suquan.io.labels import (
+    LabelTable,
+    SelectedLabels,
+    SurvivalLabels,
+    read_labels,
+    select_labels,
+    select_numbers,
+    survival_labels,
+)
+from suquan.io.reading import iter_row_blocks, read_table
+from suquan.io.writing import TableWriter, write_table
+
+__all__ = [
+    "LabelTable",
+    "SelectedLabels",
+    "SurvivalLabels",
+    "Table",
+    "TableError",
+    "TableWriter",
+    "iter_row_blocks",
+    "read_labels",
+    "read_table",
+    "select_labels",
+    "select_numbers",
+    "survival_labels",
+    "write_table",
+]

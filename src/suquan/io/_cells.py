@@ -1,0 +1,60 @@
+"""Which cells of a text table are numbers, which are missing, and which are neither."""
+
+import math
+import re
+
+import numpy as np
+
+MISSING = ("", "NA", "NaN", "nan", "null", "NULL")
+_NUMBER = re.compile(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
+# Text that was probably meant as a number or as a missing value: never taken for a label unasked.
+_SUSPECT = re.compile(
+    r"\s*([+-]?[.,]?\d|[+-]?(inf|nan)|#|[-?.*\s]*$|(n/?a|none|null|missing)\s*$)", re.IGNORECASE
+)
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)?(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
+
+
+def is_number(cell: str) -> bool:
+    """Whether the cell is written as a number with a decimal point."""
+    return _NUMBER.fullmatch(cell) is not None
+
+
+def is_suspect(cell: str) -> bool:
+    """Whether a cell of text begins like a number or looks like a mark for a missing value."""
+    return _SUSPECT.match(cell) is not None
+
+
+def is_padded(cell: str) -> bool:
+    """Whether a number is written with leading zeros, as identifiers are ('007')."""
+    return _PLAIN_NUMBER.fullmatch(cell.strip(" \t")) is None
+
+
+def number_problem(cell: str) -> str | None:
+    """Why a cell of a numeric column cannot be taken, or None."""
+    if cell in MISSING:
+        return None
+    if not is_number(cell):
+        hint = "write numbers with a decimal point" if _DECIMAL_COMMA.fullmatch(cell) else ""
+        return hint or f"numbers look like 1.5 or 2e-3, missing values like {spellings()}"
+    if not math.isfinite(float(cell)):
+        return "the number is too large for a double"
+    return None
+
+
+def spellings() -> str:
+    """The recognised marks for a missing value, as a list in words."""
+    return ", ".join(name for name in MISSING if name) + " or an empty cell"
+
+
+def label_array(cells: list[str]) -> np.ndarray:
+    """Labels as float64 where all are plain numbers, otherwise as text, empty where missing."""
+    known = [cell for cell in cells if cell not in MISSING]
+    if known and all(is_number(cell) and not is_padded(cell) for cell in known):
+        return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])
+    return text_array(cells)
+
+
+def text_array(cells: list[str]) -> np.ndarray:
+    """The cells as text, empty where missing."""
+    return np.array(["" if cell in MISSING else cell for cell in cells], dtype=str)

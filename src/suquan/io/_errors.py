@@ -1,0 +1,84 @@
+"""The one exception of the readers and writers, and the translation of other libraries' exceptions into it."""
+
+import gzip
+import importlib
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class TableError(ValueError):
+    """A file cannot be read or written as asked.
+
+    The message is one line: the file, what was wanted, what came, what to do. Where known it names the line
+    (counted from 1, as editors do) and the column.
+
+    Examples
+    --------
+    >>> from suquan.io import TableError, read_table
+    >>> try:
+    ...     read_table("nowhere.csv")
+    ... except TableError as error:
+    ...     print(error)
+    nowhere.csv: there is no such file; check the path
+    """
+
+
+def require(module: str, extra: str, wish: str):
+    """The module, or a TableError that names the extra to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise TableError(
+            f"{wish} needs {package}, which is not installed; run: pip install 'suquan[{extra}]'"
+        ) from None
+
+
+def one_line(text: object, limit: int = 200) -> str:
+    """The text on one line, cut where it is long."""
+    flat = " ".join(str(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def quoted(text: object) -> str:
+    """The text as a short Python literal."""
+    literal = repr(str(text))
+    return literal if len(literal) <= 60 else literal[:58] + "…'"
+
+
+def listed(names: Iterable[object], limit: int = 5) -> str:
+    """The first few names, quoted, and how many more there are."""
+    names = list(names)
+    shown = ", ".join(quoted(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+@contextmanager
+def file_errors(path: Path, *others: type[BaseException]) -> Iterator[None]:
+    """Turn what goes wrong with a file, and the parser's own exceptions, into TableError."""
+    try:
+        yield
+    except TableError:
+        raise
+    except FileNotFoundError:
+        raise TableError(f"{path}: there is no such file; check the path") from None
+    except IsADirectoryError:
+        raise TableError(f"{path}: this is a directory; give a file") from None
+    except NotADirectoryError:
+        raise TableError(f"{path}: a part of the path is not a directory; check it") from None
+    except PermissionError:
+        raise TableError(f"{path}: no permission; check who owns the file") from None
+    except MemoryError:
+        raise TableError(f"{path}: the table does not fit in memory; read it in blocks") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise TableError(
+            f"{path}: damaged or truncated ({one_line(error)}); fetch or write it again"
+        ) from error
+    except OSError as error:
+        raise TableError(f"{path}: cannot be used ({one_line(error)})") from error
+    except others as error:
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise TableError(f"{path}: damaged, or not of its kind ({reason})") from error

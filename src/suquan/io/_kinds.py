@@ -1,0 +1,85 @@
+"""Kind of a table file: by its name, checked against its first bytes."""
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+
+from suquan.io._errors import TableError, file_errors
+
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".txt": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".gct": "gct",
+    ".h5ad": "h5ad",
+    ".npz": "npz",
+}
+TEXT_KINDS = ("csv", "tsv", "gct", "series_matrix")
+DELIMITERS = {"csv": ",", "tsv": "\t", "gct": "\t", "series_matrix": "\t"}
+KNOWN = ".csv, .tsv, .txt, .gct (each also .gz), .parquet, .h5ad, .npz"
+
+# First bytes of files that are often given a wrong name.
+SIGNATURES = {
+    b"\x1f\x8b": "gzip-compressed data (name it .csv.gz or .tsv.gz)",
+    b"PK\x03\x04": "a zip file (a spreadsheet? save it as CSV; a NumPy archive? name it .npz)",
+    b"PAR1": "Parquet (name it .parquet)",
+    b"\x89HDF": "HDF5 (name it .h5ad)",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet (save it as CSV)",
+    b"\xff\xfe": "UTF-16 text (save it as UTF-8)",
+    b"\xfe\xff": "UTF-16 text (save it as UTF-8)",
+    b"BZh": "bzip2-compressed data (decompress it, or use gzip)",
+    b"\xfd7zXZ": "xz-compressed data (decompress it, or use gzip)",
+    b"\x28\xb5\x2f\xfd": "zstd-compressed data (decompress it, or use gzip)",
+}
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """Kind of a file and whether it is compressed with gzip."""
+
+    kind: str
+    gzipped: bool
+
+
+def kind_of_name(path: Path) -> FileKind:
+    """Kind by the suffixes of the file's name."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    gzipped = bool(suffixes) and suffixes[-1] == ".gz"
+    if gzipped:
+        suffixes.pop()
+    kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
+    if kind is None or (gzipped and kind not in TEXT_KINDS):
+        raise TableError(f"{path}: the kind of table follows from the name; known are {KNOWN}")
+    return FileKind(kind, gzipped)
+
+
+def kind_of_file(path: Path) -> FileKind:
+    """Kind of an existing file; a tab-separated one that opens like a series matrix is one."""
+    by_name = kind_of_name(path)
+    with file_errors(path):
+        with path.open("rb") as file:
+            start = file.read(8)
+        if not start:
+            raise TableError(f"{path}: the file is empty; a table has a header and rows")
+        _check_signature(path, by_name, start)
+        if by_name.kind == "tsv" and _first_text(path, by_name.gzipped).startswith(b"!"):
+            return FileKind("series_matrix", by_name.gzipped)
+    return by_name
+
+
+def _check_signature(path: Path, by_name: FileKind, start: bytes) -> None:
+    if by_name.gzipped:
+        if not start.startswith(b"\x1f\x8b"):
+            raise TableError(f"{path}: not gzip-compressed data; name it without .gz")
+    elif by_name.kind in TEXT_KINDS:
+        for signature, what in SIGNATURES.items():
+            if start.startswith(signature):
+                raise TableError(f"{path}: named as {by_name.kind} text, but this is {what}")
+
+
+def _first_text(path: Path, gzipped: bool) -> bytes:
+    with gzip.open(path) if gzipped else path.open("rb") as file:
+        return file.read(16).removeprefix(b"\xef\xbb\xbf").lstrip()

@@ -1,0 +1,178 @@
+"""The table every reader returns and every writer takes, and the rules its names obey."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from suquan.io._errors import TableError, listed, quoted
+
+LONGEST_NAME = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Samples in rows, features in columns, with their names.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, n_features)
+        float32 or float64; NaN where a value is missing, never infinite.
+    sample_names : ndarray of shape (n_samples,) of str
+        All different.
+    feature_names : ndarray of shape (n_features,) of str
+        All different.
+    labels : dict of str to ndarray of shape (n_samples,), default={}
+        Columns that describe the samples and are no features. Text (empty where missing) or float64 (NaN
+        where missing).
+    orientation : {"rows", "columns"}, default="rows"
+        Where the samples lie in the file. ``values`` has them in rows in either case.
+    kind : str, default="csv"
+        Kind of the file: ``"csv"``, ``"tsv"``, ``"parquet"``, ``"gct"``, ``"series_matrix"``, ``"h5ad"`` or
+        ``"npz"``.
+
+    Examples
+    --------
+    >>> from suquan.io import Table
+    >>> table = Table([[1.0, 2.0]], sample_names=["s1"], feature_names=["TP53", "ESR1"])
+    >>> table.values.shape, table.feature_names.tolist()
+    ((1, 2), ['TP53', 'ESR1'])
+    """
+
+    values: np.ndarray
+    sample_names: np.ndarray
+    feature_names: np.ndarray
+    labels: dict[str, np.ndarray] = field(default_factory=dict)
+    orientation: str = "rows"
+    kind: str = "csv"
+
+    def __post_init__(self):
+        _set = object.__setattr__
+        _set(self, "values", as_values(self.values))
+        _set(self, "sample_names", as_names(self.sample_names, "sample"))
+        _set(self, "feature_names", as_names(self.feature_names, "feature"))
+        _set(self, "labels", as_labels(self.labels, len(self.sample_names)))
+        shape = (len(self.sample_names), len(self.feature_names))
+        if self.values.shape != shape:
+            raise TableError(f"values have shape {self.values.shape}, the names ask for {shape}")
+        if self.orientation not in ("rows", "columns"):
+            raise TableError(f"orientation is 'rows' or 'columns', not {self.orientation!r}")
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return len(self.sample_names)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.feature_names)
+
+    def __repr__(self) -> str:
+        labels = f", labels {', '.join(self.labels)}" if self.labels else ""
+        return (
+            f"<Table {self.n_samples} samples x {self.n_features} features ({self.kind}){labels}>"
+        )
+
+
+def as_values(values) -> np.ndarray:
+    """A float32 or float64 matrix; integers become floats only where every one is representable."""
+    values = np.asarray(values)
+    if values.ndim != 2:
+        raise TableError(f"a table has two dimensions, these values have {values.ndim}")
+    if values.dtype.kind not in "iuf" or values.dtype.itemsize > 8:
+        raise TableError(f"values must be integers or floats, not {values.dtype}")
+    if values.dtype in (np.float32, np.float64):
+        floats = values.astype(values.dtype.newbyteorder("="), copy=False)
+    else:
+        floats = values.astype(np.float32 if values.dtype.itemsize <= 2 else np.float64)
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
+        _refuse_inexact(values)
+    return floats
+
+
+def _refuse_inexact(values: np.ndarray) -> None:
+    if int(values.max()) > 2**53 or int(values.min()) < -(2**53):
+        raise TableError("64-bit integers beyond 2**53 are not exact as floats; convert them first")
+
+
+def as_names(names: Iterable, what: str) -> np.ndarray:
+    """The names as a text array, all different and each a single line of text."""
+    names = [str(name) for name in (names.tolist() if isinstance(names, np.ndarray) else names)]
+    problem = names_problem(names)
+    if problem is not None:
+        raise TableError(f"{what} names: {problem}")
+    return np.array(names, dtype=str)
+
+
+def name_problem(name: str) -> str | None:
+    """What is wrong with one name, or None."""
+    if not name:
+        return "a name is empty; give every one a name"
+    if len(name) > LONGEST_NAME:
+        return f"{quoted(name)} has {len(name)} characters; {LONGEST_NAME} is the limit"
+    if not name.isprintable() and any(ord(c) < 32 or ord(c) == 127 for c in name):
+        return f"{quoted(name)} holds a control character; names are one line of text"
+    if any("\ud800" <= c <= "\udfff" for c in name):
+        return f"{quoted(name)} is not valid text"
+    return None
+
+
+def names_problem(names: list[str]) -> str | None:
+    """What is wrong with the names of one axis, or None."""
+    for name in names:
+        problem = name_problem(name)
+        if problem is not None:
+            return problem
+    repeated = repeated_names(names)
+    if repeated:
+        return f"{listed(repeated)} occurs more than once; names must differ"
+    return None
+
+
+def repeated_names(names: Iterable[str]) -> list[str]:
+    """The names that occur again, in order of their second appearance."""
+    seen: set[str] = set()
+    repeated: dict[str, None] = {}
+    for name in names:
+        if name in seen:
+            repeated[name] = None
+        seen.add(name)
+    return list(repeated)
+
+
+def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:
+    """Label columns as text or float64 arrays, one entry per sample."""
+    columns = {}
+    for name, column in labels.items():
+        problem = name_problem(str(name))
+        if problem is not None:
+            raise TableError(f"label names: {problem}")
+        columns[str(name)] = as_label_column(column, str(name))
+        if len(columns[str(name)]) != n_samples:
+            raise TableError(
+                f"label {quoted(name)} has {len(column)} entries for {n_samples} samples"
+            )
+    return columns
+
+
+def as_label_column(column, name: str) -> np.ndarray:
+    """One label column: numbers and booleans as float64, bytes and text as text."""
+    column = np.asarray(column)
+    if column.ndim != 1:
+        raise TableError(f"label {quoted(name)} must be one-dimensional, not {column.ndim}")
+    if column.dtype.kind in "biuf":
+        return column.astype(np.float64)
+    if column.dtype.kind == "S":
+        return decode_names(column)
+    if column.dtype.kind in "UTO" and all(isinstance(entry, str) for entry in column.tolist()):
+        return column.astype(str)
+    raise TableError(f"label {quoted(name)} holds neither numbers nor text ({column.dtype})")
+
+
+def decode_names(names: np.ndarray) -> np.ndarray:
+    """Byte strings as text."""
+    try:
+        return np.array([entry.decode("utf-8") for entry in names.tolist()], dtype=str)
+    except UnicodeDecodeError as error:
+        raise TableError(f"names are not UTF-8 text ({error})") from None

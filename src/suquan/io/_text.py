@@ -1,0 +1,139 @@
+"""Text tables as files: opening them, their lines and rows with numbers, and the bytes for the parser."""
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from suquan.io._errors import TableError, file_errors, one_line
+
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A delimited table inside a text file.
+
+    Parameters
+    ----------
+    path, gzipped, delimiter
+        The file.
+    quoted : bool, default=True
+        Whether cells may be in double quotes.
+    skip : int, default=0
+        Lines before the header of the table.
+    end : bytes or None, default=None
+        The line that ends the table; None: the end of the file.
+    """
+
+    path: Path
+    gzipped: bool
+    delimiter: str
+    quoted: bool = True
+    skip: int = 0
+    end: bytes | None = None
+
+    @contextmanager
+    def open(self, skip: int = 0) -> Iterator[BinaryIO]:
+        """The bytes of the file, after ``skip`` lines."""
+        with file_errors(self.path), self._open() as file:
+            for _ in range(skip):
+                file.readline()
+            yield file
+
+    def _open(self) -> BinaryIO:
+        return cast(BinaryIO, gzip.open(self.path) if self.gzipped else self.path.open("rb"))
+
+    def lines(self, skip: int | None = None) -> Iterator[str]:
+        """Lines of the table as text, header first."""
+        skip = self.skip if skip is None else skip
+        with self.open(skip) as file:
+            for number, line in enumerate(file, start=skip + 1):
+                if self.end is not None and line.startswith(self.end):
+                    return
+                yield self.decode(line, number)
+        if self.end is not None:
+            raise self.unfinished()
+
+    def decode(self, line: bytes, number: int) -> str:
+        """One line as text; a byte order mark before the first line is dropped."""
+        try:
+            return (line.removeprefix(BOM) if number == 1 else line).decode("utf-8")
+        except UnicodeDecodeError:
+            raise TableError(
+                f"{self.path}: line {number} is not UTF-8 text; convert the file "
+                "(for instance: iconv -f latin1 -t utf-8)"
+            ) from None
+
+    def unfinished(self) -> TableError:
+        """The error for a table whose last line did not come."""
+        end = "" if self.end is None else self.end.decode()
+        return TableError(f"{self.path}: ends without the line {end}; it is truncated")
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Rows of cells, header first, each with the number of its last line; empty lines are passed over."""
+        reader = csv.reader(
+            self.lines(),
+            delimiter=self.delimiter,
+            quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE,
+            strict=True,
+        )
+        while True:
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                number = self.skip + reader.line_num
+                raise TableError(
+                    f"{self.path}: line {number} cannot be split into cells ({one_line(error)}); "
+                    "check its quotes and line ends"
+                ) from None
+            if row:
+                yield self.skip + reader.line_num, row
+
+    def body(self, file: BinaryIO) -> "Body":
+        """The opened file as a stream for the parser, up to the end of the table."""
+        return Body(self, file)
+
+
+class Body(io.RawIOBase):
+    """The rest of a text table as bytes; sees whether there are quotes and where the table ends."""
+
+    def __init__(self, text: TextFile, file: BinaryIO):
+        self._text = text
+        self._file = file
+        self._rest = b""
+        self._ended = False
+        self.quotes = False
+
+    def readable(self) -> bool:
+        """Streams of this class can be read."""
+        return True
+
+    def readinto(self, buffer) -> int:
+        """Fill the buffer with the next bytes."""
+        if not self._rest and not self._ended:
+            self._rest = self._next_bytes(len(buffer))
+            self.quotes = self.quotes or b'"' in self._rest
+        part = self._rest[: len(buffer)]
+        self._rest = self._rest[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def _next_bytes(self, size: int) -> bytes:
+        end = self._text.end
+        if end is None:
+            return self._file.read(size)
+        lines = self._file.readlines(size)
+        for i, line in enumerate(lines):
+            if line.startswith(end):
+                self._ended = True
+                return b"".join(lines[:i])
+        if not lines:
+            raise self._text.unfinished()
+        return b"".join(lines)

@@ -1,0 +1,176 @@
+"""Writing tables: at once, or in blocks of samples with bounded memory."""
+
+import os
+import secrets
+from pathlib import Path
+
+import numpy as np
+
+from suquan.io._delimited_sinks import ColumnSink, RowSink
+from suquan.io._errors import TableError, file_errors, listed
+from suquan.io._kinds import FileKind, kind_of_name
+from suquan.io._npz_sink import NpzSink
+from suquan.io._sinks import Sink, Target
+from suquan.io._table import Table
+
+
+def write_table(table: Table, path: str | os.PathLike) -> None:
+    """Write a table; the name of the file says the kind.
+
+    The file appears when it is complete: it is written under another name in the same folder and renamed.
+    Numbers are written so that reading gives the same doubles.
+
+    Parameters
+    ----------
+    table : Table
+        What to write. CSV, TSV and Parquet files have the samples where ``table.orientation`` says.
+    path : str or path-like
+        ``.csv``, ``.tsv``, ``.txt`` or ``.gct``, each also with ``.gz``; ``.parquet``; ``.h5ad``; ``.npz``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from suquan.io import Table, read_table, write_table
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "expression.csv"
+    >>> write_table(Table([[0.1, 2.0]], ["s1"], ["TP53", "ESR1"]), path)
+    >>> print(path.read_text(), end="")
+    sample,TP53,ESR1
+    s1,0.1,2.0
+    >>> read_table(path).values
+    array([[0.1, 2. ]])
+    """
+    with TableWriter(path, orientation=table.orientation) as writer:
+        writer.write(table)
+
+
+class TableWriter:
+    """Write a table in blocks of samples, with bounded memory.
+
+    Where samples go in columns, and for npz files, the values wait in a temporary file in the folder of the
+    output, without a name, until the last block has come.
+
+    Parameters
+    ----------
+    path : str or path-like
+        As for `write_table`. Nothing appears there before `close`; after an exception inside ``with``
+        nothing does, and a file that was there before stays.
+    orientation : {"rows", "columns"}, default="rows"
+        Where the samples go in a CSV, TSV or Parquet file; the other kinds have a place of their own.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from suquan.io import Table, TableWriter, iter_row_blocks, write_table
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> write_table(Table([[1.0, 2.0], [3.0, 4.0]], ["s1", "s2"], ["a", "b"]), folder / "in.csv")
+    >>> with TableWriter(folder / "out.csv") as writer:
+    ...     for block in iter_row_blocks(folder / "in.csv", rows_per_block=1):
+    ...         writer.write(block)
+    >>> (folder / "out.csv").read_text() == (folder / "in.csv").read_text()
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike, *, orientation: str = "rows"):
+        self.path = Path(path)
+        self.kind = _writable(self.path)
+        if orientation not in ("rows", "columns"):
+            raise ValueError(f"orientation must be 'rows' or 'columns', got {orientation!r}")
+        self.orientation = orientation
+        self._sink: Sink | None = None
+        self._target: Target | None = None
+        self._features = np.empty(0, dtype=str)
+        self._labels: list[str] = []
+        self._names: set[str] = set()
+        self._closed = False
+
+    def write(self, block: Table) -> None:
+        """Append samples; every block has the features and label columns of the first.
+
+        Parameters
+        ----------
+        block : Table
+            Samples that were not written before.
+        """
+        if self._closed:
+            raise ValueError(f"{self.path}: the table is complete; open another writer")
+        if np.isinf(block.values).any():
+            raise TableError(f"{self.path}: a value is infinite; tables hold finite numbers")
+        if self._sink is None:
+            self._start(block)
+        elif not np.array_equal(self._features, block.feature_names):
+            raise TableError(f"{self.path}: a block has other features than the first")
+        elif self._labels != list(block.labels):
+            raise TableError(f"{self.path}: a block has other label columns than the first")
+        self._check_samples(block)
+        assert self._sink is not None
+        with file_errors(self.path):
+            self._sink.write(block)
+
+    def _start(self, block: Table) -> None:
+        if not block.n_features:
+            raise TableError(f"{self.path}: the table has no features")
+        hidden = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
+        self._target = Target(
+            hidden, self.path, self.kind.kind, self.kind.gzipped, self.orientation
+        )
+        self._features, self._labels = block.feature_names, list(block.labels)
+        with file_errors(self.path):
+            self._sink = _open_sink(self._target)
+
+    def _check_samples(self, block: Table) -> None:
+        repeated = sorted(self._names.intersection(block.sample_names.tolist()))
+        if repeated:
+            raise TableError(
+                f"{self.path}: {listed(repeated)} was written before; names must differ"
+            )
+        self._names.update(block.sample_names.tolist())
+
+    def close(self) -> None:
+        """Complete the file and give it its name."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._sink is None or self._target is None or not self._names:
+            self.abandon()
+            raise TableError(f"{self.path}: there was no sample to write")
+        try:
+            with file_errors(self.path):
+                self._sink.finish()
+                os.replace(self._target.path, self.path)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Throw away what was written."""
+        self._closed = True
+        if self._sink is not None:
+            self._sink.abandon()
+        if self._target is not None:
+            self._target.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> "TableWriter":
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+
+def _writable(path: Path) -> FileKind:
+    kind = kind_of_name(path)
+    if path.is_dir():
+        raise TableError(f"{path}: this is a directory; give a file")
+    if not path.parent.is_dir():
+        raise TableError(f"{path}: there is no folder {path.parent}; make it first")
+    return kind
+
+
+def _open_sink(target: Target) -> Sink:
+    if target.kind in ("csv", "tsv"):
+        return RowSink(target) if target.orientation == "rows" else ColumnSink(target)
+    if target.kind == "npz":
+        return NpzSink(target)
+    raise TableError(f"{target.name}: writing {target.kind} is not there yet")
