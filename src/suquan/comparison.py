@@ -129,24 +129,9 @@ class Comparison:
         -------
         matplotlib figure
         """
-        import matplotlib.pyplot as plt
+        from suquan.plotting import plot_comparison
 
-        if axes is None:
-            _, axes = plt.subplots(1, 2, figsize=(10, 4), width_ratios=[3, 2], layout="constrained")
-        left, right = axes
-        names = self.summary["method"][np.argsort(self.summary["mean"])]
-        scores = [self.folds["score"][self.folds["method"] == name] for name in names]
-        left.boxplot(scores, orientation="horizontal", tick_labels=list(names), widths=0.6)
-        left.set(xlabel=self.scoring, title="Outer folds")
-        for name in self.targets:
-            low, middle, high = self.target_band(name)
-            place = (np.arange(len(middle)) + 0.5) / len(middle)
-            line = right.plot(place, middle, lw=1.5, label=name)[0]
-            right.fill_between(place, low, high, color=line.get_color(), alpha=0.15, lw=0)
-        right.set(xlabel="place in the sorted sample", title="Learned targets over the folds")
-        if self.targets:
-            right.legend(frameon=False)
-        return left.figure
+        return plot_comparison(self, axes)
 
 
 def compare(
