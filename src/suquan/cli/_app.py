@@ -14,7 +14,8 @@ EPILOG = "Exit codes: 0 done, 1 a mistake in what was given, 2 wrong usage, 130 
 
 app = typer.Typer(
     name="suquan",
-    help="Quantile normalisation with given or learned targets, from tables in files.",
+    help="Quantile normalisation with given or learned targets, from tables in files: CSV and TSV (also .gz), "
+    "Parquet, GCT, GEO series matrix, h5ad, npz. Start with `suquan demo`.",
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -162,16 +163,13 @@ def main(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Quantile normalisation with given or learned targets, from tables in files.
-
-    Tables: CSV and TSV (also .gz), Parquet, GCT, GEO series matrix, h5ad, npz. Start with `suquan demo`.
-    """
+    """Options of the program itself."""
 
 
 # -- commands ---------------------------------------------------------------------------------------
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, short_help="The whole job on simulated patients.")
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
         "suquan-demo"
@@ -188,7 +186,7 @@ def demo(
         run_demo(out, output, seed=seed, n_jobs=n_jobs)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, short_help="Give all samples the same distribution of values.")
 def normalize(
     table: Annotated[Path, typer.Argument(metavar="IN", help="Table to normalise.")],
     output_path: Annotated[
@@ -242,7 +240,7 @@ def normalize(
         )
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, short_help="Learn a target and a model, and save them.")
 def fit(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="Samples and features.")],
     model: Annotated[
@@ -302,7 +300,7 @@ def fit(
         )
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, short_help="Score samples with a saved model.")
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Saved model.")],
     table: Annotated[
@@ -356,7 +354,7 @@ def predict(
         )
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, short_help="Show what a saved model holds.")
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Saved model.")],
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Features to show.")] = 20,
@@ -370,7 +368,7 @@ def inspect(
         run_inspect(model, output, n_top=top)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, short_help="Does learning the target help on these data?")
 def compare(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="Samples and features.")],
     out: Annotated[

@@ -39,6 +39,7 @@ def run_compare(
     seed: int,
     n_jobs: int,
     command: Sequence[str],
+    resumable: bool = True,
 ) -> None:
     """Compare, fit, and write tables, figures, the model and the report."""
     check_methods(methods, METHOD_NAMES)
@@ -49,12 +50,13 @@ def run_compare(
     if not methods:
         methods = default_methods(problem)
     n_parts = len(methods) * cv[0] * cv[1]
+    checkpoint = folder / CHECKPOINT if resumable else None
+    where = f", kept in {checkpoint} as they are done" if resumable else ""
     output.say(
-        f"comparing {len(methods)} methods on {cv[0]} outer folds, {cv[1]} times ({n_parts} parts); finished "
-        f"parts are kept in {folder / CHECKPOINT}"
+        f"comparing {len(methods)} methods on {cv[0]}x{cv[1]} outer folds: {n_parts} parts{where}"
     )
-    settings = {"ties": ties, "missing": missing, "n_knots": n_knots}
-    grids = {"alphas": alphas, "smoothnesses": smoothnesses}
+    settings: dict[str, Any] = {"ties": ties, "missing": missing, "n_knots": n_knots}
+    grids: dict[str, Any] = {"alphas": alphas, "smoothnesses": smoothnesses}
     try:
         result = compare(
             problem.X,
@@ -65,15 +67,16 @@ def run_compare(
             scoring=problem.scoring,
             n_jobs=n_jobs,
             random_state=seed,
-            checkpoint=folder / CHECKPOINT,
+            checkpoint=checkpoint,
             progress=output.shows_progress,
             n_permutations=permutations,
             **grids,
             **settings,
         )
     except KeyboardInterrupt:
-        done = len(list((folder / CHECKPOINT).glob("*.npz")))
-        output.say(f"{done} of {n_parts} parts are kept; the same command goes on there")
+        if checkpoint is not None:
+            done = len(list(checkpoint.glob("*.npz")))
+            output.say(f"{done} of {n_parts} parts are kept; the same command goes on there")
         raise
     result.to_csv(folder)
     say_comparison(output, result)
@@ -200,5 +203,5 @@ def _write_report(
         warnings=output.warnings,
         settings=settings,
         command=list(command),
-        feature_names=problem.feature_names,
+        feature_names=problem.feature_names.tolist(),
     )

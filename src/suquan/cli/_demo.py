@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from suquan.io import Table, write_table
 N_PATIENTS = 1000
 N_GENES = 60
 METHODS = ("median", "normal", "uniform", "exponential", "cauchy", "bnd", "crossfit")
-GRIDS = {"alphas": 4, "smoothnesses": 3}
+GRIDS: dict[str, Any] = {"alphas": 4, "smoothnesses": 3}
 
 
 def run_demo(folder: Path, output: Output, *, seed: int, n_jobs: int) -> None:
@@ -28,12 +29,12 @@ def run_demo(folder: Path, output: Output, *, seed: int, n_jobs: int) -> None:
     make_folder(folder)
     table, labels, patient = write_data(folder, seed)
     output.say(
-        f"{N_PATIENTS} simulated patients, {N_GENES} genes. Relapse depends on the values after normalisation to a "
-        "target that is none of the usual ones; the files show another scale."
+        f"{N_PATIENTS} simulated patients, {N_GENES} genes. Relapse depends on the values after normalisation "
+        "to a target that is none of the usual ones; the files show another scale."
     )
     choice = LabelChoice(file=labels, column="relapse", positive="yes")
     cv, inner = (3, 2), (3, 1)
-    reading = {
+    reading: dict[str, Any] = {
         "samples": "auto",
         "layer": None,
         "ignore": (),
@@ -58,8 +59,9 @@ def run_demo(folder: Path, output: Output, *, seed: int, n_jobs: int) -> None:
         seed=seed,
         n_jobs=n_jobs,
         command=[*command, "--seed", str(seed)],
+        resumable=False,
         **GRIDS,
-        **reading,  # type: ignore[arg-type]
+        **reading,
     )
     model = folder / "relapse.suquan"
     command = ["suquan", "fit", str(table), *choice.options(), "--cv", "3x1", *grid_options]
@@ -75,7 +77,7 @@ def run_demo(folder: Path, output: Output, *, seed: int, n_jobs: int) -> None:
         seed=seed,
         n_jobs=n_jobs,
         **GRIDS,
-        **reading,  # type: ignore[arg-type]
+        **reading,
     )
     scores = folder / "scores.csv"
     command = ["suquan", "predict", str(model), str(patient), "-o", str(scores)]
@@ -92,7 +94,7 @@ def run_demo(folder: Path, output: Output, *, seed: int, n_jobs: int) -> None:
         max_lost=0.2,
     )
     header, row = (line.split(",") for line in scores.read_text().splitlines())
-    output.table(header, [row])
+    output.table(header, [[row[0], float(row[1]), float(row[2]), row[3]]])
     output.say(f"report: {(folder / 'report.html').resolve()}", strong=True)
     output.keep(report=str((folder / "report.html").resolve()))
 
@@ -106,16 +108,17 @@ def _step(output: Output, title: str, command: Sequence[str]) -> None:
 def write_data(folder: Path, seed: int) -> tuple[Path, Path, Path]:
     """Table, labels and one new patient, as CSV files."""
     X, y = make_corrupted_classification(
-        N_PATIENTS + 1, N_GENES, target=skewed_mixture, corrupted="uniform", random_state=seed
+        N_PATIENTS + 1, N_GENES, target=skewed_mixture, corrupted="normal", random_state=seed
     )
     rng = np.random.default_rng(seed)
     # Every patient is measured on a scale of their own, which quantile normalisation takes away.
-    X = np.exp(rng.normal(0.0, 0.3, size=(len(X), 1)) + 3.0 * X)
-    genes = [f"GENE{j + 1:03d}" for j in range(N_GENES)]
-    patients = [f"patient{i + 1:04d}" for i in range(N_PATIENTS)]
+    shift, scale = rng.normal(size=(2, len(X), 1))
+    X = np.round(8.0 + shift + np.exp(0.3 * scale) * X, 4)
+    genes = np.array([f"GENE{j + 1:03d}" for j in range(N_GENES)])
+    patients = np.array([f"patient{i + 1:04d}" for i in range(N_PATIENTS)])
     table, labels, patient = (folder / name for name in ("expression.csv", "labels.csv", "new.csv"))
     write_table(Table(X[:-1], patients, genes), table)
-    write_table(Table(X[-1:], ["new patient"], genes), patient)
+    write_table(Table(X[-1:], np.array(["new patient"]), genes), patient)
     lines = ["sample,relapse"]
     lines += [
         f"{name},{'yes' if event else 'no'}" for name, event in zip(patients, y[:-1], strict=True)

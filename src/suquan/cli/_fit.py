@@ -43,7 +43,7 @@ def run_fit(
         path, labels, output, samples=samples, layer=layer, ignore=ignore, missing=missing
     )
     output.say(
-        f"choosing among {alphas} alphas, {smoothnesses} smoothnesses; {cv[0]} folds, {cv[1]} times"
+        f"choosing among {alphas} alphas, {smoothnesses} smoothnesses by {cv[0]}x{cv[1]} folds"
     )
     settings = {
         "ties": ties,
@@ -83,8 +83,6 @@ def fit_model(
     settings: dict[str, Any],
 ) -> Any:
     """Selection estimator fitted to all samples, with feature names."""
-    import pandas as pd
-
     kind = SuquanRegressorCV if problem.is_regression else SuquanClassifierCV
     model = kind(
         method=methods[0] if len(methods) == 1 else list(methods),
@@ -93,8 +91,13 @@ def fit_model(
         n_jobs=n_jobs,
         **settings,
     )
-    frame = pd.DataFrame(problem.X, columns=problem.feature_names.astype(object), copy=False)
-    return model.fit(frame, problem.y)
+    model.fit(problem.X, problem.y)
+    for part in (
+        model,
+        model.best_estimator_,
+    ):  # as after a fit to a data frame, without its copies
+        part.feature_names_in_ = problem.feature_names.astype(object)
+    return model
 
 
 def save_fitted(model: Any, path: Path, problem: Problem, cv: tuple[int, int]) -> None:

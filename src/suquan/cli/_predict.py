@@ -122,7 +122,7 @@ def _score_blocks(
             )
         yield from score_rows(aligned.model, aligned.values, block, class_names(file))
         n_samples += block.n_samples
-    output.say(f"{n_samples:,} samples scored")
+    output.say(f"{n_samples:,} sample{'s' if n_samples > 1 else ''} scored")
 
 
 def class_names(file: ModelFile) -> list[str]:
