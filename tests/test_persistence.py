@@ -18,7 +18,16 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
 from sklearn.pipeline import make_pipeline
 
 import suquan
@@ -142,7 +151,7 @@ def test_a_splitter_a_scorer_and_a_generator_are_noted_and_become_the_default(tm
 
     model = suquan.SuquanClassifierCV(
         "fixed",
-        cv=StratifiedKFold(3),
+        cv=StratifiedShuffleSplit(3, random_state=0),
         scoring=balance,
         random_state=np.random.RandomState(0),
         alphas=2,
@@ -151,10 +160,31 @@ def test_a_splitter_a_scorer_and_a_generator_are_noted_and_become_the_default(tm
         path = save_model(model, tmp_path / "model.suquan")
     file = read_model(path)
     assert len(file.notes) == 3
-    assert any("StratifiedKFold(n_splits=3" in note for note in file.notes)
+    assert any("StratifiedShuffleSplit(n_splits=3" in note for note in file.notes)
     assert file.estimator.cv is None
     assert file.estimator.random_state is None
     assert_same_predictions(model, file.estimator)
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [
+        KFold(3),
+        StratifiedKFold(3, shuffle=True, random_state=1),
+        GroupKFold(2),
+        StratifiedGroupKFold(4),
+        RepeatedKFold(n_splits=2, n_repeats=4),
+        RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0),
+        LeaveOneOut(),
+    ],
+    ids=repr,
+)
+def test_k_fold_splitters_survive(cv, tmp_path):
+    model = suquan.SuquanClassifier("fixed", cv=cv).fit(X, TWO)
+    assert repr(round_trip(model, tmp_path).cv) == repr(cv)
+    drawn = StratifiedKFold(2, shuffle=True, random_state=np.random.RandomState(0))
+    with pytest.warns(UserWarning, match="cv was"):
+        round_trip(suquan.SuquanClassifier("fixed", cv=drawn).fit(X, TWO), tmp_path)
 
 
 def test_lists_of_splits_and_class_weights_survive(tmp_path):
@@ -513,6 +543,9 @@ def _parameter(name, value):
         _attribute("x_", {"$": "strings", "at": 0, "type": "U999999"}),
         _attribute("x_", {"$": "strings", "at": 0, "type": "M8"}),
         _attribute("x_", {"$": "dict", "items": [[[], 1]]}),
+        _parameter("cv", {"$": "splitter", "class": "Popen", "parameters": {}}),
+        _parameter("cv", {"$": "splitter", "class": "KFold", "parameters": {"args": 1}}),
+        _parameter("cv", {"$": "splitter", "class": "KFold", "parameters": {"n_splits": "x"}}),
     ],
 )
 def test_headers_that_describe_no_model_are_refused(model_path, change):

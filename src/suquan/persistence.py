@@ -2,7 +2,7 @@
 
 A model file (``.suquan``) is a zip of ``model.json`` (versions, class, parameters, fitted attributes, classes,
 feature names, training summary), of the arrays as ``.npy``, and of their SHA-256. Reading it executes nothing:
-there is no pickle in it, the classes are the six of this library, and everything else is numbers and text. The
+there is no pickle in it, its classes are the six of this library, and everything else is numbers and text. The
 checksums find damage; they do not tell who wrote the file. See docs/design/model_files.md.
 """
 
@@ -18,6 +18,15 @@ from typing import Any
 
 import numpy as np
 import sklearn
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
 from sklearn.utils.validation import check_is_fitted
 
 from suquan._model_zip import FORMAT, ModelFileError, array_name, read_container, write_container
@@ -40,6 +49,19 @@ ESTIMATORS: dict[str, type] = {
         SuquanRegressor,
         SuquanClassifierCV,
         SuquanRegressorCV,
+    )
+}
+# scikit-learn's splitters that numbers describe; made again from them at load.
+SPLITTERS: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        GroupKFold,
+        KFold,
+        LeaveOneOut,
+        RepeatedKFold,
+        RepeatedStratifiedKFold,
+        StratifiedGroupKFold,
+        StratifiedKFold,
     )
 }
 # Parameters that may be a function or a distribution: their values are kept.
@@ -97,8 +119,8 @@ def save_model(estimator: Any, path: Any, *, summary: dict[str, Any] | None = No
     -----
     UserWarning
         If a parameter cannot be kept as it is. Of a function or distribution as target, its values are
-        kept; a splitter, a scorer or a random generator is noted and loads as the default. Neither changes a
-        prediction.
+        kept; a scorer, a random generator or a splitter that is not one of scikit-learn's K-folds is noted
+        and loads as the default. None of it changes a prediction.
 
     Examples
     --------
@@ -317,10 +339,19 @@ class _Encoder:
             return {"$": "dict", "items": items}
         if type(value) in ESTIMATORS.values():
             return self.estimator(value)
+        if type(value) in SPLITTERS.values():
+            return self._splitter(value, name)
         raise _Unstorable(
             f"{name} holds {type(value)!r}, which a model file cannot; it holds numbers, text, arrays, lists "
             "and dicts of them."
         )
+
+    def _splitter(self, splitter: Any, name: str) -> dict[str, Any]:
+        held = {**getattr(splitter, "cvargs", {}), **vars(splitter)}
+        parameters = {
+            key: self.value(held[key], name) for key in _splitter_parameters(type(splitter))
+        }
+        return {"$": "splitter", "class": type(splitter).__name__, "parameters": parameters}
 
     def _array(self, array: np.ndarray, name: str) -> dict[str, Any]:
         if id(array) not in self._places:
@@ -346,6 +377,10 @@ class _Encoder:
         raise _Unstorable(
             f"{name} is an array of {array.dtype}; a model file holds numbers and text."
         )
+
+
+def _splitter_parameters(cls: type) -> list[str]:
+    return [] if cls is LeaveOneOut else list(inspect.signature(cls).parameters)
 
 
 # -- decoding ---------------------------------------------------------------------------------------
@@ -382,7 +417,16 @@ class _Decoder:
             return self._text(encoded["at"], encoded["type"])
         if kind == "estimator":
             return self.estimator(encoded)
+        if kind == "splitter":
+            return self._splitter(encoded)
         raise ModelFileError(f"model.json holds a value of unknown kind {kind!r}.")
+
+    def _splitter(self, encoded: dict[str, Any]) -> Any:
+        cls = SPLITTERS[encoded["class"]]
+        parameters = {key: self.value(value) for key, value in encoded["parameters"].items()}
+        if not set(parameters) <= set(_splitter_parameters(cls)):
+            raise ModelFileError(f"{cls.__name__} has no parameters {sorted(parameters)}.")
+        return cls(**parameters)
 
     def _text(self, place: int, kind: str) -> np.ndarray:
         if (place, kind) not in self._made:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from suquan.targets import LEARNED, make_target_quantiles, mean_target, median_t
 
 __all__ = ["NormalizedFile", "normalize_file"]
 
-VALUES_AT_ONCE = 4 << 20  # values of the sorted samples that are looked at together, 32 MiB
+VALUES_AT_ONCE = 1 << 20  # values of the sorted samples that are looked at together, 8 MiB
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def normalize_file(
     missing: str = "error",
     samples: str = "auto",
     layer: str | None = None,
-    ignore_columns: Any = (),
+    label_columns: Iterable[str] = (),
+    ignore_columns: Iterable[str] = (),
     rows_per_block: int | None = None,
     n_jobs: int | None = None,
     progress: Callable[[str, int], None] | None = None,
@@ -73,8 +74,8 @@ def normalize_file(
         As for :func:`quantile_normalize`, but an array of another length is interpolated.
     ties, missing
         As for :func:`quantile_normalize`.
-    samples, layer, ignore_columns
-        As for :func:`suquan.io.read_table`.
+    samples, layer, label_columns, ignore_columns
+        As for :func:`suquan.io.read_table`; labels are copied as they are.
     rows_per_block : int, default=None
         Samples in memory at a time; None: about 32 MiB of values.
     n_jobs : int, default=None
@@ -101,6 +102,7 @@ def normalize_file(
     """
     check_choice("ties", ties, TIES)
     check_choice("missing", missing, MISSING)
+    label_columns, ignore_columns = list(label_columns), list(ignore_columns)  # read twice
     tell = progress or (lambda what, count: None)
 
     def blocks(what: str) -> Iterator[Table]:
@@ -109,6 +111,7 @@ def normalize_file(
             source,
             samples=samples,
             layer=layer,
+            label_columns=label_columns,
             ignore_columns=ignore_columns,
             rows_per_block=rows_per_block,
         ):

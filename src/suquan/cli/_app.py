@@ -207,6 +207,13 @@ def normalize(
     missing: Missing = "error",
     samples: Samples = "auto",
     layer: Layer = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column (row, where samples lie in columns) that is a label: copied as it is; may be repeated.",
+        ),
+    ] = None,
     ignore: Ignore = None,
     block_samples: Annotated[
         int | None,
@@ -234,6 +241,7 @@ def normalize(
             missing=missing,
             samples=samples,
             layer=layer,
+            labels=label or (),
             ignore=ignore or (),
             block_samples=block_samples,
             n_jobs=n_jobs,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -103,9 +102,7 @@ def fit_model(
 def save_fitted(model: Any, path: Path, problem: Problem, cv: tuple[int, int]) -> None:
     """Save a model with what is known about its training."""
     summary = {**problem.summary, "scoring": problem.scoring, "cv": f"{cv[0]}x{cv[1]}"}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="cv was Repeated")  # the summary has it
-        save_model(model, path, summary=summary)
+    save_model(model, path, summary=summary)
 
 
 def say_model(output: Output, model: Any, problem: Problem) -> None:

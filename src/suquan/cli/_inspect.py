@@ -29,7 +29,7 @@ def run_inspect(path: Path, output: Output, *, n_top: int) -> None:
         **{key: value for key, value in file.summary.items() if key not in HIDDEN},
         "ties": model.ties,
         "missing": model.missing,
-        "has feature names": hasattr(model, "feature_names_in_"),
+        "feature names": "yes" if hasattr(model, "feature_names_in_") else "no",
     }
     output.table(["what", "value"], [[name, number(value)] for name, value in facts.items()])
     nearest = nearest_target(model.target_quantiles_)

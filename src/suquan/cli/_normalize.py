@@ -27,6 +27,7 @@ def run_normalize(
     missing: str,
     samples: str,
     layer: str | None,
+    labels: Sequence[str],
     ignore: Sequence[str],
     block_samples: int | None,
     n_jobs: int,
@@ -41,6 +42,7 @@ def run_normalize(
         missing=missing,
         samples=samples,
         layer=layer,
+        label_columns=labels,
         ignore_columns=ignore,
         rows_per_block=block_samples,
         n_jobs=n_jobs,
@@ -56,6 +58,11 @@ def run_normalize(
         f"{source.name}: {done.n_samples:,} samples in {done.orientation} ({how}), "
         f"{done.n_features:,} features{gaps}"
     )
+    if samples == "auto" and done.orientation == "rows" and done.n_samples > 5 * done.n_features:
+        output.warn(
+            f"{done.n_samples:,} rows were taken for samples, {done.n_features:,} columns for features; if it "
+            "is the other way round, run again with --samples columns"
+        )
     output.say(f"normalised to {target}, ties by the rule {ties!r}: {destination}")
     output.keep(
         output=str(destination),
