@@ -121,6 +121,7 @@ def normalize_file(
             count += block.n_samples
             tell(what, count)
 
+    TableWriter(destination)  # refuses a place that cannot be written to, before the work begins
     learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
     f = None
     if learns:
