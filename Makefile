@@ -4,10 +4,11 @@ PYTHON ?= python3
 JOBS ?= 2
 VENV := .venv
 RUN := $(VENV)/bin/python
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 SAY := @printf '== %s\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench bench-quick build clean
+.PHONY: help demo test test-slow test-browser chromium lint bench bench-quick build clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -17,11 +18,23 @@ demo: $(VENV)/.installed-cli ## The whole job on simulated patients: compare, fi
 
 test: $(VENV)/.installed-test ## Run the tests, without the slow ones
 	$(SAY) "tests on $(JOBS) processes"
-	@$(RUN) -m pytest -q -m "not slow" -n $(JOBS)
+	@$(RUN) -m pytest -q -m "not slow and not browser" -n $(JOBS)
 
 test-slow: $(VENV)/.installed-test ## Run all tests, the slow ones too
 	$(SAY) "all tests on $(JOBS) processes"
-	@$(RUN) -m pytest -q -n $(JOBS)
+	@$(RUN) -m pytest -q -m "not browser" -n $(JOBS)
+
+test-browser: $(VENV)/.installed-test $(VENV)/.installed-browser chromium ## Open the report in headless Chromium
+	$(SAY) "tests in Chromium"
+	@$(RUN) -m pytest -q -m browser tests/browser
+
+# Chromium and its driver from Debian's packages, where they are not there yet.
+chromium:
+	@{ command -v chromium && command -v chromedriver; } > /dev/null || { set -e; \
+	printf '== installing chromium and chromium-driver\n'; \
+	$(SUDO) apt-get update -q > /dev/null; \
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
+	apt-get install -q -y --no-install-recommends chromium chromium-driver > /dev/null; }
 
 lint: $(VENV)/.installed-lint ## Check format, style and types
 	$(SAY) "ruff format" && $(RUN) -m ruff format --check .

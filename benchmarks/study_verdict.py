@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.preprocessing import scale
 
 from benchmarks._table import RESULTS, markdown, write_csv
-from suquan import compare
+from suquan import compare, make_target_quantiles
 from suquan.datasets import make_corrupted_classification, skewed_mixture, two_steps
 
 FIXED = ("median", "mean", "normal", "uniform", "exponential", "cauchy")
@@ -28,14 +29,11 @@ UNLISTED = {"skewed mixture": skewed_mixture, "two steps": two_steps}
 
 
 def make_problem(target, seed, n_samples=2000, n_features=50):
-    """Labels from samples with this target; the samples are shown with another."""
+    """Labels from samples with this target, of mean 0 and variance 1; the samples are shown with another."""
+    f = make_target_quantiles(UNLISTED.get(target, target), n_features)
     shown = "normal" if target == "uniform" else "uniform"
     return make_corrupted_classification(
-        n_samples,
-        n_features,
-        target=UNLISTED.get(target, target),
-        corrupted=shown,
-        random_state=seed,
+        n_samples, n_features, target=scale(f), corrupted=shown, random_state=seed
     )
 
 

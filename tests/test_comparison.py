@@ -1,6 +1,12 @@
+import contextlib
 import csv
+import io
 import os
+import re
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from suquan import compare, comparison, quantile_normalize
+from suquan._progress import Progress
 from suquan.comparison import METHOD_NAMES, Outcome, _verdict
 from suquan.statistics import Difference, corrected_difference, holm
 
@@ -320,6 +327,78 @@ def test_progress_is_plain_lines_on_stderr_or_nothing(capsys, tmp_path):
     assert printed.out == ""
     compare(X, y, methods=["normal"], **SETTINGS)
     assert capsys.readouterr() == ("", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_a_bar_with_the_time_left_on_a_terminal(monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress(2, enabled=True) as display:
+        display.advance("normal, fold 0")
+        display._bar.refresh()
+        display.advance("normal, fold 1")
+    written = terminal.getvalue()
+    assert "normal, fold 0" in written
+    assert " 50%" in written
+    assert re.search(r"\d:\d\d:\d\d|-:--:--", written)
+
+
+INTERRUPTED = """
+import sys
+from suquan import compare
+from suquan.datasets import make_corrupted_classification
+
+if __name__ == "__main__":
+    X, y = make_corrupted_classification(200, 30, random_state=0)
+    compare(X, y, methods=["normal", "joint", "crossfit"], outer_cv=5, inner_cv=2, n_jobs=2,
+            alphas=3, smoothnesses=2,
+            checkpoint=sys.argv[1], progress=False)
+"""
+
+
+def living(group):
+    """Processes of a process group that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, _, rest = stat.read_text().partition(" (")
+            state, _, pgrp = rest.rpartition(") ")[2].split()[:3]
+            if int(pgrp) == group and state not in "ZX":
+                found.append(int(pid))
+    return found
+
+
+def wait_until(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("everyone", [True, False])
+def test_ctrl_c_leaves_a_valid_checkpoint_and_no_process(tmp_path, everyone):
+    script, checkpoint = tmp_path / "script.py", tmp_path / "checkpoint"
+    script.write_text(INTERRUPTED)
+    command = [sys.executable, str(script), str(checkpoint)]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: len(list(checkpoint.glob("*.npz"))) >= 2)
+    (os.killpg if everyone else os.kill)(process.pid, signal.SIGINT)
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in printed
+    wait_until(lambda: not living(process.pid), seconds=20)
+    assert not list(checkpoint.glob(".writing-*"))
+    done = len(list(checkpoint.glob("*.npz")))
+    assert 2 <= done < 15
+    subprocess.run(command, check=True, timeout=300)
+    assert len(list(checkpoint.glob("*.npz"))) == 15
 
 
 # -- output ------------------------------------------------------------------------------------------

@@ -1,23 +1,18 @@
 """The shared fits of a grid against a plain loop over the simple estimators."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
 from suquan import SuquanClassifier, SuquanRegressor, quantile_normalize
 from suquan.model_selection import Candidate, RankedData, make_candidates
-from suquan.solvers import alternation, grid
+from suquan.solvers.knot_grams import KnotGrams
 
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
 LEARNED = METHODS[2:]
 ALPHAS, SMOOTHNESSES = np.array([0.01, 0.1, 1.0]), np.array([0.0, 0.05])
-
-
-@pytest.fixture(autouse=True)
-def accurate_steps(monkeypatch):
-    """Warm-started and cold fits agree to the accuracy of their steps, so that it must be high here."""
-    for module in (alternation, grid):
-        monkeypatch.setattr(module, "W_TOL", 1e-15)
 
 
 def make_problem(n_samples=60, n_features=12, task="binary", seed=0):
@@ -41,6 +36,7 @@ def ranked(estimator, X, y, sample_weight=None, groups=None):
 def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **parameters):
     """Decision values on held-out samples of every candidate, to 1e-6."""
     max_rounds = parameters.pop("max_rounds", None)
+    through_blocks = parameters.pop("through_blocks", False)
     alphas = parameters.pop("alphas", ALPHAS)
     smoothnesses = parameters.pop("smoothnesses", SMOOTHNESSES)
     estimator = base(method, random_state=0, **parameters)
@@ -48,9 +44,12 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
     train = np.setdiff1d(np.arange(len(y)), test)
     candidates = make_candidates([method], alphas, smoothnesses, max_rounds)
     data = ranked(estimator, X, y, weights, groups)
-    held_out = data.operator.take(test)
+    if through_blocks:
+        data = replace(data, grams=KnotGrams.of(data.operator, estimator.n_knots))
+    fits = data.fit(estimator, candidates, train)
+    outputs = data.outputs(fits, train, test)
     part = None if weights is None else weights[train]
-    for candidate, (f, fit) in zip(candidates, data.fit(estimator, candidates, train), strict=True):
+    for candidate, (_, fit), shared in zip(candidates, fits, outputs, strict=True):
         _, alpha, smoothness, rounds = candidate
         plain = base(
             method,
@@ -60,7 +59,6 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
             random_state=0,
             **parameters,
         ).fit(X[train], y[train], part, None if groups is None else groups[train])
-        shared = held_out.scores(fit.w, f) + fit.b
         np.testing.assert_allclose(
             shared, plain._scores(X[test]), atol=1e-6, err_msg=str(candidate)
         )
@@ -85,6 +83,41 @@ def test_grid_gives_the_values_of_a_plain_loop_for_classes_and_regression(method
 @pytest.mark.parametrize("method", METHODS)
 def test_grid_gives_the_values_of_a_plain_loop_on_knots(method):
     assert_same_as_loop(SuquanClassifier, method, *make_problem(36, 50), n_knots=9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+def test_blocks_of_knots_give_the_values_of_a_plain_loop(method, ties):
+    X, y = make_problem(36, 50)
+    X[:, :5] = np.round(X[:, :5], 1)
+    X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
+    settings = {"n_knots": 9, "through_blocks": True, "smoothnesses": np.array([0.05, 0.5])}
+    assert_same_as_loop(SuquanClassifier, method, X, y, missing="ignore", ties=ties, **settings)
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "svd"])
+def test_blocks_of_knots_serve_every_loss_weights_and_no_intercept(method):
+    settings = {"n_knots": 9, "through_blocks": True, "smoothnesses": np.array([0.05, 0.5])}
+    X, y = make_problem(36, 50, "regression")
+    weights = np.random.default_rng(0).integers(0, 4, len(y)).astype(float)
+    assert_same_as_loop(SuquanRegressor, method, X, y, weights=weights, **settings)
+    assert_same_as_loop(SuquanRegressor, method, X, y, fit_intercept=False, **settings)
+    assert_same_as_loop(SuquanClassifier, method, *make_problem(36, 50, "classes"), **settings)
+
+
+def test_blocks_of_knots_are_used_where_they_pay_and_only_there():
+    X, y = make_problem(36, 50)
+    candidates = make_candidates(["joint"], ALPHAS, SMOOTHNESSES)
+
+    def has_blocks(n_folds=3, **parameters):
+        estimator = SuquanClassifier("joint", **{"n_knots": 9, **parameters})
+        data = ranked(estimator, X, y)
+        return data.with_knot_grams(estimator, candidates, n_folds, None).grams is not None
+
+    assert has_blocks()
+    assert not has_blocks(n_folds=1)
+    assert not has_blocks(n_knots=None)
+    assert not has_blocks(l1_ratio=0.5)
 
 
 @pytest.mark.parametrize("method", ["fixed", "bnd", "crossfit"])

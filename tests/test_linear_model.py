@@ -554,3 +554,23 @@ def test_estimators_are_public():
     assert {"SuquanClassifier", "SuquanRegressor", "SupervisedQuantileNormalizer"} <= set(
         suquan.__all__
     )
+
+
+def test_target_that_runs_away_is_not_taken():
+    # Few samples, no bound and no smoothness: rows are separable in f, and its scale has no limit.
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((36, 50))
+    U = quantile_normalize(X, "normal") @ rng.standard_normal((50, 3))
+    y = (rng.random(36) < expit(U[:, 0])).astype(int)
+    X = np.exp(X)
+    X[:, :5] = np.round(X[:, :5], 1)
+    X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
+    rows = np.arange(36) % 3 != 1
+    model = SuquanClassifier(
+        "spav", alpha=1.0, smoothness=0.0, n_knots=9, ties="first", missing="ignore"
+    )
+    with pytest.warns(ConvergenceWarning, match="not taken. Raise smoothness"):
+        model.fit(X[rows], y[rows])
+    assert model.n_rounds_ == 0
+    assert len(model.objective_history_) == 1
+    assert model.objective_ == pytest.approx(model.objective_history_[0])

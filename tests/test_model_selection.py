@@ -5,7 +5,7 @@ import pytest
 import sklearn
 from scipy.special import expit
 from sklearn.base import clone
-from sklearn.metrics import accuracy_score
+from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -352,3 +352,37 @@ def test_folds_of_crossfit_cannot_be_a_list_of_splits():
     model = SuquanClassifierCV(crossfit_cv=[(np.arange(10), np.arange(10, 20))])
     with pytest.raises(ValueError, match="crossfit_cv splits every training set"):
         model.fit(X, y)
+
+
+@pytest.mark.parametrize("method", ["fixed", "svd", "spav", "crossfit"])
+def test_constant_samples_leave_the_intercept(method):
+    X, y = np.ones((27, 5)), (np.arange(27) < 9).astype(int)
+    with pytest.warns(UserWarning, match="nothing to rank"):
+        model = SuquanClassifierCV(method, scoring="neg_log_loss", **SMALL).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, 0)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / 3)
+    np.testing.assert_allclose(
+        model.cv_results_["mean_test_score"], np.log(1 / 3) / 3 + np.log(2 / 3) * 2 / 3, atol=1e-6
+    )
+
+
+def test_constant_training_set_scores_as_the_plain_estimator_does():
+    X, y = make_problem()
+    X[:30] = 1.0
+    splits = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
+    with pytest.warns(UserWarning, match="nothing to rank"):
+        model = SuquanClassifierCV(
+            ["bnd", "joint"], **{**SMALL, "cv": splits}, scoring="neg_log_loss"
+        ).fit(X, y)
+    for k, parameters in enumerate(model.cv_results_["params"]):
+        for number, (train, test) in enumerate(splits):
+            plain = SuquanClassifier(**parameters, random_state=SMALL["random_state"])
+            if number == 0:
+                with pytest.warns(UserWarning, match="nothing to rank"):
+                    plain.fit(X[train], y[train])
+            else:
+                plain.fit(X[train], y[train])
+            score = -log_loss(y[test], plain.predict_proba(X[test]))
+            assert model.cv_results_[f"split{number}_test_score"][k] == pytest.approx(
+                score, abs=1e-6
+            )

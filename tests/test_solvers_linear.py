@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from suquan._kernels.products import column_products, row_products
 from suquan.losses import Logistic, Softmax, Squared
+from suquan.solvers.alternation import W_TOL
 from suquan.solvers.linear import RidgeDesign, solve_w
 
 RELATIVE_ALPHAS = [1e-9, 1e-6, 1e-3, 1e-1, 1e2]  # times n_features
@@ -288,6 +289,23 @@ def test_a_warm_start_reaches_the_same_fit_sooner(name, shape, l1_ratio):
     assert warm.n_iter <= max(1, cold.n_iter)
     other = solve_w(A + 0.01, loss, y, np.ones(len(y)), 2 * alpha, l1_ratio, start=cold)
     assert other.converged
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("alpha", [1e-4, 1e-2, 1.0])
+def test_scores_are_accurate_at_the_tolerance_of_the_rounds(name, shape, alpha):
+    loss = LOSSES[name]
+    A, y = make_data(loss, shape, noise=2.0)
+    s = np.ones(len(A))
+    exact = solve_w(A, loss, y, s, alpha, tol=1e-15)
+    start = solve_w(A, loss, y, s, 3.0 * alpha, tol=W_TOL)
+    for fit in (
+        solve_w(A, loss, y, s, alpha, tol=W_TOL),
+        solve_w(A, loss, y, s, alpha, tol=W_TOL, start=start),
+        RidgeDesign(A).solve_many(loss, y, np.ones((3, len(A))), alpha, tol=W_TOL)[0],
+    ):
+        np.testing.assert_allclose(fit.u, exact.u, rtol=1e-7, atol=1e-6)
 
 
 @pytest.mark.parametrize("l1_ratio", [0.0, 1.0])

@@ -18,7 +18,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from sklearn.base import clone
-from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
@@ -31,9 +30,9 @@ from suquan.model_selection import (
     Candidate,
     RankedData,
     alpha_grid,
-    check_folds,
     choose,
     make_candidates,
+    make_splits,
     smoothness_grid,
 )
 from suquan.solvers.alternation import W_TOL
@@ -214,7 +213,7 @@ def compare(
             (f"permutation {i}", k) for i in range(n_permutations) for k in range(len(study.outer))
         ]
     with threadpool_limits(1):
-        study = study.with_grams()
+        study = study.with_grams(n_jobs)
     outcomes = _run(study, tasks, store, n_jobs, progress)
     return study.result(outcomes, n_permutations)
 
@@ -265,8 +264,7 @@ class _Study:
                 "inner_cv splits every outer training set, so that it must be None, an integer or a "
                 f"splitter; got {inner_cv!r}."
             )
-        outer = _splits(outer_cv, data, np.arange(len(data.y)), seed)
-        check_folds(outer, data, "outer_cv")
+        outer = make_splits(outer_cv, data, np.arange(len(data.y)), seed, "outer_cv")
         scorer = OutputScorer.of(estimator, scoring, data.labels, data.y, encoded.classes)
         p = encoded.X.shape[1]
         return cls(
@@ -330,9 +328,7 @@ class _Study:
         return replace(self, data=data)
 
     def _inner(self, train: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        splits = _splits(self.inner_cv, self.data, train, self.seed)
-        check_folds(splits, self.data, "inner_cv")
-        return splits
+        return make_splits(self.inner_cv, self.data, train, self.seed, "inner_cv")
 
     def _choose(self, candidates: list[Candidate], scores: np.ndarray, inner: list) -> int:
         share = float(np.mean([len(test) / len(train) for train, test in inner]))
@@ -353,9 +349,9 @@ class _Study:
             [self.data.score(self.estimator, candidates, a, b, self.scorer) for a, b in inner]
         )
         chosen = candidates[self._choose(candidates, scores, inner)]
-        ((f, fit),) = self.data.fit(self.estimator, [chosen], train)
-        u = self.data.operator.take(test).scores(fit.w, f) + fit.b
-        score = float(self.scorer([u], self.data.labels[test])[0])
+        ((f, fit),) = fits = self.data.fit(self.estimator, [chosen], train)
+        outputs = self.data.outputs(fits, train, test)
+        score = float(self.scorer(outputs, self.data.labels[test])[0])
         inner_score = float(scores.mean(axis=1).max())
         return Outcome(
             score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, _unit(f)
@@ -434,10 +430,11 @@ class _Study:
         A, A_test = (data.operator.take(rows).apply(f) for rows in (train, test))
         return A, A_test
 
-    def with_grams(self) -> _Study:
+    def with_grams(self, n_jobs: int | None) -> _Study:
         """The study with one Gram matrix of all samples per target that does not look at them.
 
-        Its sub-blocks serve all folds and alphas. For more samples than features it does not pay.
+        Its sub-blocks serve all folds and alphas, and the blocks of knots those of the learned targets. For
+        more samples than features it does not pay.
         """
         n_samples, n_features = self.data.operator.n_samples, self.data.operator.n_features
         if n_samples > n_features:
@@ -448,7 +445,13 @@ class _Study:
             if name in FIXED and name not in DATA_TARGETS and self.estimator.l1_ratio == 0:
                 A = self._designs(name, everyone, everyone[:0])[0]
                 grams[name] = A @ A.T
-        return replace(self, grams=grams)
+        learned = [name for name in self.names if name in LEARNED]
+        candidates = make_candidates(
+            learned, self.alphas, self.smoothnesses, self.estimator.max_rounds
+        )
+        n_folds = len(self.outer) * len(self._inner(self.outer[0][0]))
+        data = self.data.with_knot_grams(self.estimator, candidates, n_folds, n_jobs)
+        return replace(self, grams=grams, data=data)
 
     def result(self, outcomes: dict[tuple[str, int], Outcome], n_permutations: int) -> Comparison:
         """Tables and verdict."""
@@ -548,23 +551,6 @@ def _method_names(methods: Sequence[Any]) -> tuple[list[str], dict[str, Any]]:
     if repeated or not names:
         raise ValueError(f"give each method once, and at least one; repeated: {repeated}.")
     return names, given
-
-
-def _splits(
-    cv: Any, data: RankedData, rows: np.ndarray, seed: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Splits of the samples `rows`, as indices of all samples."""
-    is_classifier = not isinstance(data.loss, Squared)
-    if cv is None:
-        repeated = RepeatedStratifiedKFold if is_classifier else RepeatedKFold
-        cv = repeated(n_splits=3, n_repeats=5, random_state=seed)
-    labels = data.labels[rows]
-    groups = None if data.groups is None else data.groups[rows]
-    splitter = check_cv(cv, labels, classifier=is_classifier)
-    return [
-        (rows[train], rows[test])
-        for train, test in splitter.split(np.zeros(len(rows)), labels, groups)
-    ]
 
 
 def _unit(f: np.ndarray) -> np.ndarray:

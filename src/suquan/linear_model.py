@@ -74,6 +74,16 @@ class EncodedData(NamedTuple):
     smoothness_unit: float = 1.0  # what useful strengths of smoothness grow with
 
 
+def warn_nothing_to_rank() -> None:
+    """Warn that no training sample has an order, on behalf of the caller of a `fit`."""
+    warnings.warn(
+        "no sample has two different values, so there is nothing to rank: the model is its "
+        "intercept alone.",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
 class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
     """What the classifier and the regressor share: everything but the labels."""
 
@@ -148,12 +158,7 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         problem = self._problem(operator, data.loss, y, weights, data.smoothness_unit)
         g = self._start(X, weights, problem.n_knots)
         if operator.is_constant:
-            warnings.warn(
-                "no sample has two different values, so there is nothing to rank: the model is its "
-                "intercept alone.",
-                UserWarning,
-                stacklevel=2,
-            )
+            warn_nothing_to_rank()
             fit = intercept_only(problem, g)
         else:
             fit = self._solve(problem, g, splits)
@@ -324,6 +329,13 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
                 "the best target at these penalties is zero; the last one that was not is kept. "
                 "Lower alpha or smoothness.",
                 UserWarning,
+                stacklevel=3,
+            )
+        if fit.runaway is not None:
+            warnings.warn(
+                f"the f-step led to a target of root mean square {fit.runaway:.1e}, at which the w-step "
+                "fails; that round was not taken. Raise smoothness.",
+                ConvergenceWarning,
                 stacklevel=3,
             )
         if fit.unfinished:

@@ -8,7 +8,7 @@ so that the numbers are the same for any `n_jobs`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -27,15 +27,19 @@ from suquan.linear_model import (
     EncodedData,
     SuquanClassifier,
     SuquanRegressor,
+    warn_nothing_to_rank,
 )
 from suquan.losses import Loss, Squared
 from suquan.ranking import SampleOperator, check_choice
-from suquan.solvers.alternation import JointFit
+from suquan.solvers.alternation import JointFit, intercept_only
 from suquan.solvers.grid import Setting, fit_grid
+from suquan.solvers.knot_grams import KnotGrams, KnotProblem
 
 # Automatic grids in units of the number of features; see docs/design/selection.md.
 ALPHA_RANGE = (1e-6, 1e-1)
 SMOOTHNESS_RANGE = (1e-5, 1e-2)
+# Largest size of the blocks of knots; beyond it the features are touched in every round.
+KNOT_GRAMS_BYTES = 1 << 30
 SELECTIONS = ("smoothed", "best", "one_se")
 # What "one_se" prefers among settings that it cannot tell apart.
 SIMPLEST_FIRST = ("fixed", "svd", "spav", "bnd", "f0", "joint", "crossfit")
@@ -182,6 +186,7 @@ class RankedData:
     weights: np.ndarray
     groups: np.ndarray | None
     loss: Loss
+    grams: KnotGrams | None = None
 
     @classmethod
     def of(cls, estimator: Any, encoded: EncodedData, groups: Any) -> RankedData:
@@ -196,30 +201,71 @@ class RankedData:
             encoded.loss,
         )
 
+    def with_knot_grams(
+        self, estimator: Any, candidates: Sequence[Candidate], n_folds: int, n_jobs: int | None
+    ) -> RankedData:
+        """The same data with the blocks of knots of all samples, where they pay for that many fits.
+
+        With them a round costs the same for any number of features. They need a ridge penalty, at least as many
+        features as samples, few knots, and values without long ties.
+        """
+        n_samples, n_features = self.operator.n_samples, self.operator.n_features
+        n_knots = estimator.n_knots
+        n_rounds = n_folds * sum(candidate.max_rounds for candidate in candidates)
+        if (
+            n_knots is None
+            or n_knots >= n_features
+            or n_samples > n_features
+            or estimator.l1_ratio > 0
+            or n_rounds < n_samples
+        ):
+            return self
+        dtype = np.dtype(
+            estimator._problem(self.operator, self.loss, self.y, self.weights, 1.0).dtype
+        )
+        if dtype.itemsize * (n_samples * n_knots) ** 2 > KNOT_GRAMS_BYTES:
+            return self
+        grams = KnotGrams.of(self.operator, n_knots, dtype=dtype, n_jobs=n_jobs)
+        return replace(self, grams=grams)
+
     def fit(
         self, estimator: Any, candidates: Sequence[Candidate], train: np.ndarray
     ) -> list[tuple[np.ndarray, JointFit]]:
-        """Target and fit of every candidate on the samples `train`."""
+        """Target and fit of every candidate on the samples `train`; intercepts where they are constant."""
         train = train[self.weights[train] > 0]
         part, y, weights = self.operator.take(train), self.y[train], self.weights[train]
         groups = None if self.groups is None else self.groups[train]
+        is_constant = part.is_constant
+        blocks = None if self.grams is None else self.grams.take(train, train)
+        if is_constant:
+            warn_nothing_to_rank()
         results: dict[int, tuple[np.ndarray, JointFit]] = {}
         for method in dict.fromkeys(candidate.method for candidate in candidates):
             places = [k for k, candidate in enumerate(candidates) if candidate.method == method]
             model = clone(estimator).set_params(method=method)
             problem = model._problem(part, self.loss, y, weights, 1.0)
-            splits = None
-            if method == "crossfit":
-                splits = model._splits(self.loss, y, groups, weights)
-            fits = fit_grid(
-                problem,
-                model._start(self.X[train], weights, problem.n_knots),
-                method,
-                [Setting(*candidates[k][1:]) for k in places],
-                splits=splits,
-                tol=model.tol,
-                max_iter=model.max_iter,
-            )
+            if blocks is not None:
+                problem = KnotProblem.of(problem, blocks)
+            g = model._start(self.X[train], weights, problem.n_knots)
+            settings = [Setting(*candidates[k][1:]) for k in places]
+            if is_constant:
+                fits = [
+                    intercept_only(replace(problem, smoothness=setting.smoothness), g)
+                    for setting in settings
+                ]
+            else:
+                splits = None
+                if method == "crossfit":
+                    splits = model._splits(self.loss, y, groups, weights)
+                fits = fit_grid(
+                    problem,
+                    g,
+                    method,
+                    settings,
+                    splits=splits,
+                    tol=model.tol,
+                    max_iter=model.max_iter,
+                )
             results |= {
                 k: (problem.expand(fit.g), fit) for k, fit in zip(places, fits, strict=True)
             }
@@ -235,12 +281,44 @@ class RankedData:
     ) -> np.ndarray:
         """Score of every candidate on the samples `test` after a fit to `train`."""
         with threadpool_limits(1):
-            held_out = self.operator.take(test)
-            outputs = [
-                held_out.scores(fit.w, f) + fit.b
-                for f, fit in self.fit(estimator, candidates, train)
-            ]
-            return scorer(outputs, self.labels[test])
+            fits = self.fit(estimator, candidates, train)
+            return scorer(self.outputs(fits, train, test), self.labels[test])
+
+    def outputs(
+        self, fits: Sequence[tuple[np.ndarray, JointFit]], train: np.ndarray, test: np.ndarray
+    ) -> list[np.ndarray]:
+        """Outputs of fits to the samples `train` for the samples `test`, each (n_test, n_outputs)."""
+        held_out, cross = self.operator.take(test), None
+        if self.grams is not None:
+            cross = self.grams.take(test, train[self.weights[train] > 0])
+        return [
+            held_out.scores(fit.w, f) + fit.b
+            if cross is None or fit.dual is None
+            else cross.outputs(fit)
+            for f, fit in fits
+        ]
+
+
+def make_splits(
+    cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: str
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Splits of the samples `rows` by the parameter `cv` of this name, as indices of all samples.
+
+    None stands for 3 folds, 5 times, stratified for classes. Every split has all classes on both sides.
+    """
+    is_classifier = not isinstance(data.loss, Squared)
+    if cv is None:
+        repeated = RepeatedStratifiedKFold if is_classifier else RepeatedKFold
+        cv = repeated(n_splits=3, n_repeats=5, random_state=seed)
+    labels = data.labels[rows]
+    groups = None if data.groups is None else data.groups[rows]
+    splitter = check_cv(cv, labels, classifier=is_classifier)
+    splits = [
+        (rows[train], rows[test])
+        for train, test in splitter.split(np.zeros(len(rows)), labels, groups)
+    ]
+    check_folds(splits, data, name)
+    return splits
 
 
 def check_folds(splits: list[tuple[np.ndarray, np.ndarray]], data: RankedData, name: str) -> None:
@@ -256,8 +334,8 @@ def check_folds(splits: list[tuple[np.ndarray, np.ndarray]], data: RankedData, n
             missing = np.setdiff1d(classes, data.labels[used])
             if missing.size:
                 raise ValueError(
-                    f"split {number} of {name} has no {side} sample of class {missing[0]!r}; use fewer "
-                    "folds, stratified ones, or other groups."
+                    f"split {number} of {name} has no {side} sample of class {missing.tolist()[0]!r}; use "
+                    "fewer folds, stratified ones, or other groups."
                 )
 
 
@@ -317,7 +395,8 @@ class _SelectionMixin:
             smoothness_grid(self.smoothnesses, self.n_features_in_, encoded.smoothness_unit),
             self.max_rounds,
         )
-        splits = self._checked_splits(data)
+        splits = make_splits(self.cv, data, np.arange(len(data.y)), self._seed(), "cv")
+        data = data.with_knot_grams(estimator, candidates, len(splits), self.n_jobs)
         scores = self._score_folds(estimator, candidates, data, splits, encoded.classes)
         share = float(np.mean([len(test) / len(train) for train, test in splits]))
         best = choose(candidates, scores, self.selection, share)
@@ -343,22 +422,6 @@ class _SelectionMixin:
         self.n_features_in_ = estimator.n_features_in_
         data = RankedData.of(estimator, encoded, groups)
         return data, encoded
-
-    def _checked_splits(self: Any, data: RankedData) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Splits of `cv`, each with all classes on both sides."""
-        is_classifier = not isinstance(data.loss, Squared)
-        cv = self.cv
-        if cv is None:
-            repeated = RepeatedStratifiedKFold if is_classifier else RepeatedKFold
-            cv = repeated(n_splits=3, n_repeats=5, random_state=self._seed())
-        splitter = check_cv(cv, data.labels, classifier=is_classifier)
-        everyone = np.arange(len(data.y))
-        splits = [
-            (everyone[train], everyone[test])
-            for train, test in splitter.split(everyone, data.labels, data.groups)
-        ]
-        check_folds(splits, data, "cv")
-        return splits
 
     def _score_folds(
         self: Any,

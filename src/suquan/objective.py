@@ -9,6 +9,7 @@ values g, and the last term is smoothness·(K/p)·Σ_k (g[k+1] − g[k])². With
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +68,10 @@ class JointProblem:
     def w_design(self, g: np.ndarray) -> np.ndarray:
         """Rows T_i f, of shape (n_samples, n_features)."""
         return self.operator.apply(self.expand(g), dtype=self.dtype)
+
+    def coefficients(self, fit: Any, g: np.ndarray) -> np.ndarray:
+        """Coefficients w of a fit at the target g, as :meth:`f_design` and :meth:`penalty` take it."""
+        return fit.w
 
     def f_design(self, w: np.ndarray, samples: np.ndarray | None = None) -> np.ndarray:
         """Rows Bᵀ T_iᵀ w_k, of shape (n_samples · n_outputs, n_knots), for w of shape (n_outputs, n_features).

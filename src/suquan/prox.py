@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from suquan._kernels.prox import make_workspace, shrinkage_of_norm, smooth_nondecreasing
+from suquan._kernels import prox as kernels
 
 __all__ = [
     "SmoothNondecreasingProx",
@@ -27,10 +27,14 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
-_ROOT_TOL = 1e-14
+_ROOT_TOL = 1e-13
 # Beyond this the minimiser is constant in floating point; sums of two still do not overflow.
 _LARGEST_KAPPA = 2.0**1000
 _MAX_ROOT_STEPS = 100
+# The guess of the ball's multiplier: Newton steps at most, and the relative step that is close enough.
+_GUESS_STEPS, _GUESS_TOL = 3, 3e-2
+# Relative step of θ after which finite differences give the derivative well enough.
+_SHORT_STEP = 0.02
 
 
 def project_nondecreasing(z: ArrayLike) -> Vector:
@@ -224,7 +228,7 @@ class SmoothNondecreasingProx:
 
     def __init__(self, *, bounded: bool = False):
         self.bounded = bounded
-        self._work = make_workspace(0)
+        self._work = kernels.make_workspace(0)
         self.reset()
 
     def reset(self) -> None:
@@ -232,6 +236,7 @@ class SmoothNondecreasingProx:
         self.n_passes = 0
         self.n_evaluations = 0
         self._n_blocks = 0
+        self._n_isotonic = 0  # isotonic blocks of the present vector, once they are known
         self._shrinkage = 1.0  # 1 / (1 + μ), with μ the multiplier of the ball
 
     def __call__(self, z: ArrayLike, smoothness: float) -> Vector:
@@ -240,44 +245,50 @@ class SmoothNondecreasingProx:
         smoothness = _check_smoothness(smoothness)
         if len(scaled.z) != len(self._work.y):
             self.reset()
-            self._work = make_workspace(len(scaled.z))
-        self.n_passes = self.n_evaluations = 0
+            self._work = kernels.make_workspace(len(scaled.z))
+        self.n_passes = self.n_evaluations = self._n_isotonic = 0
+        # f keeps the mean of z; working without it, an offset costs no digits.
+        kernels.load(scaled.z, scaled.mean, self._n_blocks, self._work)
         if self.bounded:
             return self._evaluate_bounded(scaled, smoothness)
-        f = self._evaluate(scaled, smoothness)
+        self._evaluate(_kappa(smoothness))
+        f = kernels.expand(self._n_blocks, scaled.mean, self._work)
         return np.divide(f, scaled.scale, out=f)
 
-    def _evaluate(self, scaled: _Scaled, smoothness: float) -> Vector:
-        """Unbounded prox of the scaled vector, from the last blocks."""
-        # f keeps the mean of z; working without it, an offset costs no digits.
-        f, self._n_blocks, passes = smooth_nondecreasing(
-            scaled.z, scaled.mean, _kappa(smoothness), self._n_blocks, self._work
+    def _evaluate(self, kappa: float) -> None:
+        """Find the blocks of the unbounded prox of the loaded vector, from the last ones."""
+        self._n_blocks, passes = kernels.find_blocks(
+            kappa, self._n_blocks, self._n_isotonic, self._work
         )
         self.n_passes += passes
         self.n_evaluations += 1
-        return f
 
     def _evaluate_bounded(self, scaled: _Scaled, smoothness: float) -> Vector:
-        """Bounded prox, by Newton's method on θ / rms(g(θ)) = 1 between brackets.
+        """Bounded prox, by Newton's method on h(θ) = θ / rms(g(θ)) = 1 between brackets.
 
         With scale s, ẑ = s z and θ = s (1 + μ), the minimiser is g/θ, where g(θ) = prox(ẑ, c s/θ)
-        has rms θ. While the blocks stay, θ / rms(g(θ)) is concave, and linear without smoothness.
+        has rms θ. While the blocks stay, h is concave, and linear without smoothness.
         """
         # rms(g) never exceeds the largest entry, so neither does the root.
         low, high = 0.0, 2.0 * max(scaled.scale, scaled.peak)
         theta = min(scaled.scale / self._shrinkage, 0.5 * high)
+        if self._n_blocks == 0:
+            theta = self._guess(scaled, smoothness)
+        before: _Evaluation | None = None
         for _ in range(_MAX_ROOT_STEPS):
             self._shrinkage = scaled.scale / theta
-            g = self._evaluate(scaled, smoothness * self._shrinkage)
-            rms = _rms(g)
-            if theta == scaled.scale and rms <= theta:
-                return g / theta
+            kappa = _kappa(smoothness * self._shrinkage)
+            self._evaluate(kappa)
+            rms = self._rms(scaled)
             low, high = (theta, high) if rms > theta else (low, theta)
             # Rounding in g is relative to the largest entry of z, however small g has become.
             tol = max(_ROOT_TOL * rms, 4.0 * np.finfo(float).eps * scaled.peak)
-            if abs(rms - theta) <= tol or high - low <= _ROOT_TOL * high:
-                return g / max(rms, theta)
-            theta = max(theta + self._newton_step(g, rms - theta, smoothness), scaled.scale)
+            inside = theta == scaled.scale and rms <= theta
+            if inside or abs(rms - theta) <= tol or high - low <= _ROOT_TOL * high:
+                g = kernels.expand(self._n_blocks, scaled.mean, self._work)
+                return np.divide(g, theta if inside else max(_rms(g), theta), out=g)
+            before = self._slope(theta, rms, kappa, scaled, before)
+            theta = max(theta - (before.h - 1.0) / before.slope, scaled.scale)
             if not low < theta < high:
                 theta = float(np.sqrt(low * high))
         raise ArithmeticError(
@@ -285,10 +296,55 @@ class SmoothNondecreasingProx:
             f"square was {(rms / theta) ** 2:.17g}); please report this input."
         )
 
-    def _newton_step(self, g: Vector, excess: float, smoothness: float) -> float:
-        """Step of θ for the excess rms(g) − θ; g's derivative is one more solve on its blocks."""
-        kappa = _kappa(smoothness * self._shrinkage)
-        return excess / shrinkage_of_norm(g, kappa, self._n_blocks, self._work)
+    def _guess(self, scaled: _Scaled, smoothness: float) -> float:
+        """First θ of a cold start, from a few passes that need not find the right blocks.
+
+        They bring those that do close to the right multiplier.
+        """
+        self._n_blocks = self._n_isotonic = kernels.pool_isotonic(self._work)
+        kernels.load_isotonic(self._n_isotonic, self._work)
+        theta = max(self._rms(scaled), scaled.scale)
+        for _ in range(_GUESS_STEPS if theta > scaled.scale else 0):
+            kappa = _kappa(smoothness * (scaled.scale / theta))
+            self._n_blocks = kernels.pass_once(kappa, self._n_blocks, self._work)
+            self.n_passes += 1
+            excess = self._rms(scaled) - theta
+            step = excess / self._shrinkage_of_norm(kappa, scaled)
+            theta, last = max(theta + step, scaled.scale), theta
+            if abs(theta - last) <= _GUESS_TOL * theta:
+                break
+        self._n_blocks = 0  # a poor start for the passes to come; the isotonic blocks are not
+        return theta
+
+    def _slope(self, theta, rms, kappa, scaled, before: _Evaluation | None) -> _Evaluation:
+        """Value and derivative of h at θ.
+
+        After a short step the values and the last derivative give it; otherwise it takes one more solve.
+        """
+        h = theta / rms
+        if before is None or abs(theta - before.theta) > _SHORT_STEP * theta:
+            slope, exact = self._shrinkage_of_norm(kappa, scaled) / rms, True
+        else:
+            slope, exact = (h - before.h) / (theta - before.theta), False
+            if before.exact:  # the parabola through both values and that derivative
+                slope = 2.0 * slope - before.slope
+        return _Evaluation(theta, h, slope, exact)
+
+    def _rms(self, scaled: _Scaled) -> float:
+        """Root mean square of the blocks' values."""
+        return float(np.sqrt(kernels.mean_square(self._n_blocks, scaled.mean, self._work)))
+
+    def _shrinkage_of_norm(self, kappa: float, scaled: _Scaled) -> float:
+        return kernels.shrinkage_of_norm(kappa, self._n_blocks, scaled.mean, self._work)
+
+
+class _Evaluation(NamedTuple):
+    """A point of h(θ) = θ / rms(g(θ)), with its derivative."""
+
+    theta: float
+    h: float
+    slope: float
+    exact: bool  # whether the derivative is
 
 
 class _Scaled(NamedTuple):

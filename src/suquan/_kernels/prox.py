@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from suquan._kernels._jit import kernel
+from suquan._kernels._jit import kernel, summing_kernel
 
 # A warm start that needs more passes than this is far off: the isotonic start is the better one.
 WARM_PASSES = 5
@@ -31,13 +31,17 @@ class Workspace(NamedTuple):
     """The blocks of the last answer, and scratch that calls share: fresh pages cost more than a pass.
 
     Block b is ``starts[b]:starts[b + 1]``, y sums to ``sums[b]`` on it, its value is ``f[b]``, and
-    ``steps[b]`` is the difference to the next one.
+    ``steps[b]`` is the difference to the next one. ``isotonic_starts, isotonic_sums`` are the same for the
+    isotonic regression of y; ``f_sums`` serves :func:`shrinkage_of_norm`.
     """
 
     y: NDArray[np.float64]
     starts: NDArray[np.int64]
     old_starts: NDArray[np.int64]
     sums: NDArray[np.float64]
+    isotonic_starts: NDArray[np.int64]
+    isotonic_sums: NDArray[np.float64]
+    f_sums: NDArray[np.float64]
     f: NDArray[np.float64]
     steps: NDArray[np.float64]
     mass: NDArray[np.float64]
@@ -45,9 +49,11 @@ class Workspace(NamedTuple):
 
 def make_workspace(p: int) -> Workspace:
     """Allocate for vectors of length p."""
-    y, sums, f, steps, mass = (np.empty(p) for _ in range(5))
-    starts, old_starts = (np.empty(p + 1, dtype=np.int64) for _ in range(2))
-    return Workspace(y, starts, old_starts, sums, f, steps, mass)
+    y, sums, isotonic_sums, f_sums, f, steps, mass = (np.empty(p) for _ in range(7))
+    starts, old_starts, isotonic_starts = (np.empty(p + 1, dtype=np.int64) for _ in range(3))
+    return Workspace(
+        y, starts, old_starts, sums, isotonic_starts, isotonic_sums, f_sums, f, steps, mass
+    )
 
 
 @kernel
@@ -79,7 +85,7 @@ def _fill_sums(y, starts, n_blocks, sums):
 
 
 @kernel
-def _solve_blocks(kappa, starts, n_blocks, work):
+def _solve_blocks(kappa, starts, n_blocks, sums, work):
     """Solve the tridiagonal system n_b f_b + κ (2 f_b − f_{b−1} − f_{b+1}) = sums_b of the blocks.
 
     Elimination from both ends to the middle: two independent chains of divisions run side by side.
@@ -87,7 +93,7 @@ def _solve_blocks(kappa, starts, n_blocks, work):
     side), to which it adds a positive multiple of its own, so that nothing cancels however large κ
     is; the steps f_{b+1} − f_b come out directly, not as differences of rounded values.
     """
-    sums, f, steps, mass = work.sums, work.f, work.steps, work.mass
+    f, steps, mass = work.f, work.steps, work.mass
     pull = f  # f[b] is written after pull[b] has been read for the last time
     last = n_blocks - 1
     middle = n_blocks // 2
@@ -167,11 +173,11 @@ def _merge(n_blocks, work):
 @kernel
 def _run_passes(kappa, n_old, work, max_passes):
     """Run passes from ``old_starts, sums`` until nothing changes: (n_blocks, passes, finished)."""
-    _solve_blocks(kappa, work.old_starts, n_old, work)
+    _solve_blocks(kappa, work.old_starts, n_old, work.sums, work)
     n_blocks, changed = _split_and_merge(kappa, n_old, work)
     passes = 1
     while changed and passes < max_passes:
-        _solve_blocks(kappa, work.starts, n_blocks, work)
+        _solve_blocks(kappa, work.starts, n_blocks, work.sums, work)
         n_merged = _merge(n_blocks, work)
         changed = n_merged < n_blocks
         n_blocks = n_merged
@@ -180,58 +186,118 @@ def _run_passes(kappa, n_old, work, max_passes):
 
 
 @kernel
-def smooth_nondecreasing(z, shift, kappa, n_warm, work):
-    """Minimise ½‖f − z‖² + (κ/2) Σ_j (f[j+1] − f[j])² over non-decreasing f.
+def load(z, shift, n_warm, work):
+    """Put z − shift into the workspace, with its sums over the ``n_warm`` blocks of ``work.starts``.
 
-    Parameters
-    ----------
-    z : ndarray of shape (p,), dtype float64
-        Finite, of a size whose sums do not overflow.
-    shift : float
-        Subtracted from z and added to f: the problem is the same, the rounding is not.
-    kappa : float
-        Finite, ≥ 0; κ + p must not overflow.
-    n_warm : int
-        Number of blocks in ``work.starts`` to start from; 0 for those of the isotonic regression.
-    work : Workspace
-        For length p. Holds the blocks of f on return.
-
-    Returns
-    -------
-    f : ndarray of shape (p,)
-    n_blocks : int
-    passes : int
+    The problem is the same for every shift, the rounding is not.
     """
-    p = z.shape[0]
-    for j in range(p):
+    for j in range(z.shape[0]):
         work.y[j] = z[j] - shift
-    n_blocks, wasted, passes, finished = 0, 0, 0, False
-    if n_warm > 0:
-        work.old_starts[: n_warm + 1] = work.starts[: n_warm + 1]
-        _fill_sums(work.y, work.old_starts, n_warm, work.sums)
-        n_blocks, wasted, finished = _run_passes(kappa, n_warm, work, WARM_PASSES)
-    if not finished:
-        n_isotonic = _pool_isotonic(work.y, work.old_starts, work.sums)
-        # One first pass, at most p − 1 that merge, one that changes nothing: p + 1 suffice.
-        n_blocks, passes, _ = _run_passes(kappa, n_isotonic, work, p + 1)
-    f = np.empty(p)
-    for b in range(n_blocks):
-        f[work.starts[b] : work.starts[b + 1]] = work.f[b] + shift
-    return f, n_blocks, wasted + passes
+    _fill_sums(work.y, work.starts, n_warm, work.sums)
 
 
 @kernel
-def shrinkage_of_norm(f, kappa, n_blocks, work):
-    """Return f·g / f·f, where g smooths f over the vectors that are constant on f's blocks.
+def pool_isotonic(work):
+    """Find the blocks of the isotonic regression of the loaded y; return their number."""
+    return _pool_isotonic(work.y, work.isotonic_starts, work.isotonic_sums)
 
-    g minimises ½‖g − f‖² + (κ/2) Σ_j (g[j+1] − g[j])² there. ``work`` holds the blocks, and keeps them.
+
+@kernel
+def _restart_isotonic(n_isotonic, starts, work):
+    starts[: n_isotonic + 1] = work.isotonic_starts[: n_isotonic + 1]
+    work.sums[:n_isotonic] = work.isotonic_sums[:n_isotonic]
+
+
+@kernel
+def find_blocks(kappa, n_warm, n_isotonic, work):
+    """Minimise ½‖f − y‖² + (κ/2) Σ_j (f[j+1] − f[j])² over non-decreasing f, for the loaded y.
+
+    Parameters
+    ----------
+    kappa : float
+        Finite, ≥ 0; κ + p must not overflow.
+    n_warm : int
+        Number of blocks in ``work.starts, sums`` to start from; 0 for those of the isotonic regression.
+    n_isotonic : int
+        What :func:`pool_isotonic` returned for this y; 0 if it was not called.
+    work : Workspace
+        Holds the blocks of f on return, and their values.
+
+    Returns
+    -------
+    n_blocks : int
+    passes : int
     """
-    starts = work.starts
+    n_blocks, wasted, passes, finished = 0, 0, 0, False
+    if n_warm > 0:
+        work.old_starts[: n_warm + 1] = work.starts[: n_warm + 1]
+        n_blocks, wasted, finished = _run_passes(kappa, n_warm, work, WARM_PASSES)
+    if not finished:
+        if n_isotonic == 0:
+            n_isotonic = pool_isotonic(work)
+        _restart_isotonic(n_isotonic, work.old_starts, work)
+        # One first pass, at most p − 1 that merge, one that changes nothing: p + 1 suffice.
+        n_blocks, passes, _ = _run_passes(kappa, n_isotonic, work, work.y.shape[0] + 1)
+    return n_blocks, wasted + passes
+
+
+@kernel
+def expand(n_blocks, shift, work):
+    """Vector of shape (p,) that has the blocks' values, plus shift."""
+    f = np.empty(work.y.shape[0])
     for b in range(n_blocks):
-        work.sums[b] = (starts[b + 1] - starts[b]) * f[starts[b]]
-    _solve_blocks(kappa, starts, n_blocks, work)
-    inner, norm = 0.0, 0.0
+        value = work.f[b] + shift
+        for j in range(work.starts[b], work.starts[b + 1]):
+            f[j] = value
+    return f
+
+
+@summing_kernel
+def mean_square(n_blocks, shift, work):
+    """Mean square of :func:`expand`'s vector, summed in short stretches: p roundings would not do."""
+    starts, f = work.starts, work.f
+    total = 0.0
+    for first in range(0, n_blocks, 256):
+        part = 0.0
+        for b in range(first, min(first + 256, n_blocks)):
+            part += (starts[b + 1] - starts[b]) * (f[b] + shift) ** 2
+        total += part
+    return total / starts[n_blocks]
+
+
+@kernel
+def shrinkage_of_norm(kappa, n_blocks, shift, work):
+    """Return f·g / f·f, where f is :func:`expand`'s vector and g smooths it on its blocks.
+
+    g minimises ½‖g − f‖² + (κ/2) Σ_j (g[j+1] − g[j])² over the vectors constant on f's blocks. Keeps the
+    blocks and overwrites their values.
+    """
+    starts, sums = work.starts, work.f_sums
+    norm = 0.0
     for b in range(n_blocks):
-        inner += work.sums[b] * work.f[b]
-        norm += work.sums[b] * f[starts[b]]
+        size, value = starts[b + 1] - starts[b], work.f[b] + shift
+        sums[b] = size * value
+        norm += sums[b] * value
+    _solve_blocks(kappa, starts, n_blocks, sums, work)
+    inner = 0.0
+    for b in range(n_blocks):
+        inner += sums[b] * work.f[b]
     return inner / norm if norm > 0.0 else 1.0
+
+
+@kernel
+def load_isotonic(n_isotonic, work):
+    """Make the blocks of the isotonic regression, and their means, those of ``work``."""
+    _restart_isotonic(n_isotonic, work.starts, work)
+    for b in range(n_isotonic):
+        work.f[b] = work.sums[b] / (work.starts[b + 1] - work.starts[b])
+
+
+@kernel
+def pass_once(kappa, n_blocks, work):
+    """Update the blocks of ``work`` once, right or not, and solve on the new ones; return their number."""
+    work.old_starts[: n_blocks + 1] = work.starts[: n_blocks + 1]
+    _solve_blocks(kappa, work.old_starts, n_blocks, work.sums, work)
+    n_blocks, _ = _split_and_merge(kappa, n_blocks, work)
+    _solve_blocks(kappa, work.starts, n_blocks, work.sums, work)
+    return n_blocks

@@ -4,9 +4,11 @@
 :class:`Figure` (with :func:`draw`) and :class:`Verdict`, and written by :func:`write_page`.
 """
 
-from suquan.report._comparison import comparison_sections, estimator_sections, write_report
+from suquan.report._comparison import comparison_sections
+from suquan.report._model import estimator_sections
 from suquan.report._page import Figure, Section, Table, Verdict, render_page, write_page
 from suquan.report._svg import draw
+from suquan.report._write import write_report
 
 __all__ = [
     "Figure",

@@ -230,7 +230,7 @@ class _Writer:
             self.verdict(section.verdict),
             *(_paragraph(text) for text in section.paragraphs),
             self.notes(section.notes),
-            f'<pre tabindex="0"><code>{to_html(section.code)}</code></pre>' if section.code else "",
+            f"<pre><code>{to_html(section.code)}</code></pre>" if section.code else "",
             self.figures(section.figures),
             *(self.table(table) for table in section.tables),
             self.sections(section.sections, f"{name}-", min(level + 1, 6)),
@@ -247,7 +247,7 @@ class _Writer:
             for name, value in verdict.numbers
         )
         return (
-            f'<div class="verdict {tone}" id="verdict">'
+            f'<div class="verdict {tone}">'
             f"{_paragraph(verdict.headline, 'headline')}{_paragraph(verdict.text)}"
             f"{f'<dl>{numbers}</dl>' if numbers else ''}</div>"
         )

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 from xml.etree import ElementTree
 
-from suquan.plotting import COLORS
+from suquan.plotting._axes import COLORS
 from suquan.report._page import clean
 
 _INK = "#1f2933"

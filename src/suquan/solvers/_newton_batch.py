@@ -59,15 +59,19 @@ class Batch:
         A Newton step solved to η leaves η² of the gap; less than what ``tol`` asks is wasted, and so is
         precision while the quadratic model is still poor.
         """
-        gap = 0.5 * dots(gradient, scaled) / self._scale()
+        gap = 0.5 * dots(gradient, scaled) / self.scale()
         wanted = np.sqrt(0.1 * tol / np.maximum(gap, tol))
         return np.clip(wanted, np.where(gap > 1e-3, 0.1, 0.01), 0.5)
 
-    def move(self, gradient: Array, step: Array, tol: float) -> None:
-        """Backtrack along the step of each running fit, and retire those that are done."""
+    def move(self, gradient: Array, step: Array, tol: float, accurate: Array) -> None:
+        """Backtrack along the step of each running fit, and retire those that are done.
+
+        A last step that is not ``accurate`` is followed by one more.
+        """
         running = self.running
+        done = accurate | (self.criterion[running] <= tol)
         slope = dots(gradient, step)
-        self.criterion[running] = np.maximum(-0.5 * slope, 0.0) / self._scale()
+        self.criterion[running] = np.maximum(-0.5 * slope, 0.0) / self.scale()
         self.n_iter[running] += 1
         change = wide(self.products.scores, step)
         pending, t = np.arange(len(running)), 1.0
@@ -77,15 +81,15 @@ class Batch:
             scores = self.scores[fits] + t * change[pending]
             objective = self._objective(theta, scores, fits)
             good = objective <= self.objective[fits] + 1e-4 * t * slope[pending]
-            done = fits[good]
-            self.theta[done], self.scores[done] = theta[good], scores[good]
-            self.objective[done] = objective[good]
+            moved = fits[good]
+            self.theta[moved], self.scores[moved] = theta[good], scores[good]
+            self.objective[moved] = objective[good]
             pending, t = pending[~good], 0.5 * t
             if not len(pending):
                 break
         # A step that lowers nothing at any length is rounding: nothing more can be gained.
         stuck = np.isin(running, running[pending])
-        self.running = running[(self.criterion[running] > tol) & ~stuck]
+        self.running = running[((self.criterion[running] > tol) | ~done) & ~stuck]
 
     def fits(self, tol: float) -> list[LinearFit]:
         """The fits, with b of the centred design."""
@@ -102,7 +106,8 @@ class Batch:
             for k in range(len(self.S))
         ]
 
-    def _scale(self) -> Array:
+    def scale(self) -> Array:
+        """Objective of each running fit, or what counts as none."""
         return np.maximum(self.objective, self.floor)[self.running]
 
     def _objective(self, theta: Array, scores: Array, fits: Any = slice(None)) -> Array:

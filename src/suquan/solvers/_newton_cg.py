@@ -18,6 +18,9 @@ from suquan.solvers._centred_products import CentredProducts
 from suquan.solvers._fits import LinearFit, null_intercept, sum_to_zero
 from suquan.solvers._newton_batch import Batch, balance_classes, dots, wide
 
+# Relative residual of the last Newton step.
+_LAST_FORCING = 1e-2
+
 
 class PrimalSolver:
     """Newton-CG on (w, b), in lockstep over a batch of weights."""
@@ -53,14 +56,15 @@ class PrimalSolver:
         for _ in range(max_iter):
             gradient, curvature = batch.derivatives()
             preconditioner.prepare(curvature)
-            step, n_products, reached = _conjugate_gradients(
+            step, n_products, reached, accurate = _conjugate_gradients(
                 partial(batch.hessian_product, curvature=curvature),
                 preconditioner.apply,
                 gradient,
                 batch.forcing(gradient, preconditioner.apply(gradient), tol),
+                2.0 * tol * batch.scale(),
                 preconditioner.limit,
             )
-            batch.move(gradient, step, tol)
+            batch.move(gradient, step, tol, accurate)
             if not len(batch.running):
                 break
             preconditioner.adapt(n_products, reached)
@@ -111,7 +115,7 @@ class _Preconditioner:
     def limit(self) -> int:
         """Products that conjugate gradients may use."""
         if self.strength == 0:
-            return max(4, self.solver.unconditioned_left)
+            return max(4, self.solver.budget // 2, self.solver.unconditioned_left)
         # Blocks of single classes neglect their coupling: more products, even with a fresh factor.
         coupled = self.strength == 2 and isinstance(self.batch.loss, Softmax)
         return max(60, self.solver.budget) if coupled else self.solver.budget
@@ -169,9 +173,13 @@ def _conjugate_gradients(
     precondition: Callable[[Array], Array],
     gradient: Array,
     forcing: Array,
+    last_decrement: Array,
     limit: int,
-) -> tuple[Array, int, bool]:
+) -> tuple[Array, int, bool, Array]:
     """Solve H step = −gradient for every fit of a batch at once.
+
+    A fit whose squared Newton decrement is at most ``last_decrement`` takes its last step, which is solved
+    to ``_LAST_FORCING``: that leaves 10⁻⁴ of the gap, where the usual forcing would leave a tenth.
 
     Returns
     -------
@@ -179,14 +187,18 @@ def _conjugate_gradients(
     n_products : int
     reached : bool
         Whether every fit came down to ``forcing`` times its first residual.
+    accurate : ndarray of bool, shape (n_fits,)
+        Which fits came down to what the last step needs.
     """
     step, residual = np.zeros_like(gradient), -gradient
     scaled = precondition(residual)
     energy = dots(residual, scaled)
-    target = forcing**2 * energy
+    target, last_target = forcing**2 * energy, _LAST_FORCING**2 * energy
     direction = scaled
+    goal = target
+    accurate = energy <= last_target
     for n_products in range(1, limit + 1):
-        going = energy > target
+        going = energy > goal
         curved = product(direction)
         curvature = dots(direction, curved)
         usable = going & (curvature > 0.0)
@@ -195,8 +207,10 @@ def _conjugate_gradients(
         residual = residual - length * curved
         scaled = precondition(residual)
         previous, energy = energy, np.where(usable, dots(residual, scaled), 0.0)
-        if not np.any(energy > target):
-            return step, n_products, True
+        accurate |= usable & (energy <= last_target)
+        goal = np.where(dots(-gradient, step) <= last_decrement, last_target, target)
+        if not np.any(energy > goal):
+            return step, n_products, True, accurate
         ratio = np.where(previous > 0.0, energy / np.where(previous > 0.0, previous, 1.0), 0.0)
         direction = scaled + ratio[:, None, None] * direction
-    return step, limit, False
+    return step, limit, not np.any(energy > target), accurate

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from suquan.objective import JointProblem
-from suquan.solvers.linear import LinearFit, RidgeDesign, null_intercept, solve_w
+from suquan.solvers.elastic_net import solve_elastic_net
+from suquan.solvers.linear import LinearFit, RidgeDesign, null_intercept
 from suquan.solvers.target import TargetFit, TargetSet, solve_target
 
 # Relative accuracy of the w-step, which is cheap; the f-step's is the caller's.
@@ -34,7 +37,7 @@ class JointFit:
     ----------
     g : ndarray of shape (n_knots,)
         Node values of the target.
-    w : ndarray of shape (n_outputs, n_features)
+    w : ndarray of shape (n_outputs, n_features), or None
     b : ndarray of shape (n_outputs,)
     objective : float
         J(w, b, f).
@@ -46,10 +49,14 @@ class JointFit:
         What did not reach its tolerance.
     collapsed : bool
         Whether an f-step led to the zero target, which was not taken.
+    runaway : float or None
+        Root mean square of a target so large that the w-step failed there, and which was not taken.
+    dual : ndarray of shape (n_outputs, n_samples), or None
+        Weights of the samples in w = Σ_m dual_m T_m f; all there is where the features were not touched.
     """
 
     g: np.ndarray
-    w: np.ndarray
+    w: Any
     b: np.ndarray
     objective: float
     history: list[float]
@@ -57,6 +64,8 @@ class JointFit:
     n_iter: int = 1
     unfinished: tuple[str, ...] = ()
     collapsed: bool = False
+    runaway: float | None = None
+    dual: np.ndarray | None = None
 
 
 def fit_fixed(problem: JointProblem, g: np.ndarray, *, max_iter: int) -> JointFit:
@@ -88,28 +97,34 @@ def fit_in_sample(
     w_fit = _released(_w_step(problem, g, max_iter) if first is None else first)
     history = [w_fit.objective + problem.roughness(g)]
     n_iter, n_rounds, unfinished, collapsed = w_fit.n_iter, 0, _unfinished_w(w_fit), False
+    runaway = None
     for _ in range(max_rounds):
-        D = problem.f_design(coefficients(w_fit))
+        w = problem.coefficients(w_fit, g)
+        D = problem.f_design(w)
         f_fit = _f_step(problem, D, problem.y, problem.s, g, target_set, tol, max_iter)
         del D  # the next design takes its place
         n_iter += f_fit.n_iter
         if _is_degenerate(f_fit.f):
             collapsed = True
             break
-        g = f_fit.f
-        history.append(f_fit.objective + problem.penalty(coefficients(w_fit)))
         start = replace(w_fit, b=np.atleast_1d(f_fit.b))  # b moved with f
-        w_fit = _released(_w_step(problem, g, max_iter, start=start))
-        history.append(w_fit.objective + problem.roughness(g))
-        _assert_descent(history, problem)
-        n_iter += w_fit.n_iter
+        next_fit = _released(_w_step(problem, f_fit.f, max_iter, start=start))
+        n_iter += next_fit.n_iter
+        steps = [
+            f_fit.objective + problem.penalty(w),
+            next_fit.objective + problem.roughness(f_fit.f),
+        ]
+        if not _descends([history[-1], *steps], problem):
+            runaway = float(np.sqrt(np.mean(f_fit.f**2)))
+            break
+        g, w_fit, history = f_fit.f, next_fit, [*history, *steps]
         n_rounds += 1
         unfinished = (*unfinished, *_unfinished_f(f_fit, tol), *_unfinished_w(w_fit))
         report(f"round {n_rounds}: J = {history[-1]:.8g}, f-step gap {f_fit.gap:.1e}")
         if history[-3] - history[-1] <= tol * abs(history[-1]):
             break
     fit = _joint_fit(problem, g, w_fit, history, n_rounds, n_iter, unfinished)
-    return replace(fit, collapsed=collapsed)
+    return replace(fit, collapsed=collapsed, runaway=runaway)
 
 
 def fit_crossfit(
@@ -153,7 +168,7 @@ def fit_crossfit(
     collapsed = False
     for n_rounds in range(1, max_rounds + 1):
         models, design = [_released(fit) for fit in models], None
-        D, y, s = folds.stack(problem, models)
+        D, y, s = folds.stack(problem, models, targets[-1])
         f_fit = _f_step(problem, D, y, s, targets[-1], "joint", tol, max_iter)
         del D
         n_iter += f_fit.n_iter
@@ -211,13 +226,11 @@ class FoldModels:
     ) -> tuple[list[LinearFit], RidgeDesign | None]:
         """Models at the target g; with a ridge penalty they share one factorisation, also returned."""
         A = problem.w_design(g)
-        design = None
-        if problem.l1_ratio == 0.0:
-            design = RidgeDesign(A, fit_intercept=problem.fit_intercept)
+        design = None if problem.l1_ratio > 0.0 else ridge_design(problem, A)
         return self.fit_design(problem, A, design, max_iter), design
 
     def fit_design(
-        self, problem: JointProblem, A: np.ndarray, design: RidgeDesign | None, max_iter: int
+        self, problem: JointProblem, A: Any, design: RidgeDesign | None, max_iter: int
     ) -> list[LinearFit]:
         """Models on the normalised samples A, which a ridge penalty needs factorised in `design`."""
         if design is None:
@@ -234,15 +247,15 @@ class FoldModels:
         return float(s @ values / s.sum())
 
     def stack(
-        self, problem: JointProblem, models: list[LinearFit]
+        self, problem: JointProblem, models: list[LinearFit], g: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Design, labels and weights of the f-step over all held-out samples."""
+        """Design, labels and weights of the f-step over all held-out samples, for models at the target g."""
         n_outputs = problem.loss.n_outputs
         D: np.ndarray = np.empty((len(self.rows) * n_outputs, problem.n_knots), problem.dtype)
         start = 0
         for fit, (_, test) in zip(models, self.splits, strict=True):
             stop = start + len(test) * n_outputs
-            D[start:stop] = problem.f_design(coefficients(fit), test)
+            D[start:stop] = problem.f_design(problem.coefficients(fit, g), test)
             start = stop
         s = self.s[self.rows]
         return D, problem.y[self.rows], s / s.sum()
@@ -251,12 +264,6 @@ class FoldModels:
 def _released(fit: LinearFit) -> LinearFit:
     """The fit without its hold on the design, whose memory the next one needs."""
     return replace(fit, design=None)
-
-
-def coefficients(fit: LinearFit) -> np.ndarray:
-    """Coefficients of a fit on a known design, of shape (n_outputs, n_features)."""
-    assert fit.w is not None
-    return fit.w
 
 
 def intercept_only(problem: JointProblem, g: np.ndarray) -> JointFit:
@@ -290,26 +297,28 @@ def _w_step(
     return solve_design(problem, problem.w_design(g), problem.s, max_iter, start)
 
 
+def ridge_design(problem: JointProblem, A: Any) -> RidgeDesign:
+    """What :meth:`JointProblem.w_design` gives, factorised; some problems give it so."""
+    if isinstance(A, RidgeDesign):
+        return A
+    return RidgeDesign(A, fit_intercept=problem.fit_intercept)
+
+
 def solve_design(
     problem: JointProblem,
-    A: np.ndarray,
+    A: Any,
     s: np.ndarray,
     max_iter: int,
     start: LinearFit | None = None,
 ) -> LinearFit:
     """Best (w, b) on the normalised samples A with weights s."""
-    return solve_w(
-        A,
-        problem.loss,
-        problem.y,
-        s,
-        problem.alpha,
-        problem.l1_ratio,
-        fit_intercept=problem.fit_intercept,
-        tol=W_TOL,
-        max_iter=max_iter,
-        start=start,
-    )
+    options: dict[str, Any] = {"tol": W_TOL, "max_iter": max_iter, "start": start}
+    if problem.l1_ratio > 0.0:
+        return solve_elastic_net(
+            A, problem.loss, problem.y, s, problem.alpha, problem.l1_ratio,
+            fit_intercept=problem.fit_intercept, **options,
+        )  # fmt: skip
+    return ridge_design(problem, A).solve(problem.loss, problem.y, s, problem.alpha, **options)
 
 
 def _f_step(problem, D, y, s, g, target_set, tol, max_iter) -> TargetFit:
@@ -331,7 +340,15 @@ def _f_step(problem, D, y, s, g, target_set, tol, max_iter) -> TargetFit:
 def _joint_fit(problem, g, w_fit, history, n_rounds, n_iter, unfinished) -> JointFit:
     objective = w_fit.objective + problem.roughness(g)
     return JointFit(
-        g, w_fit.w, w_fit.b, objective, history, n_rounds, max(int(n_iter), 1), unfinished
+        g,
+        w_fit.w,
+        w_fit.b,
+        objective,
+        history,
+        n_rounds,
+        max(int(n_iter), 1),
+        unfinished,
+        dual=w_fit.dual,
     )
 
 
@@ -339,11 +356,10 @@ def _is_degenerate(f: np.ndarray) -> bool:
     return float(np.mean(f**2)) < _DEGENERATE
 
 
-def _assert_descent(history: list[float], problem: JointProblem) -> None:
-    """J must not rise from one half-step to the next, beyond the rounding of the designs."""
-    slack = _ROUNDING[np.dtype(problem.dtype)] * max(abs(history[0]), 1e-300)
-    for before, after in zip(history[-3:], history[-2:], strict=False):
-        assert after <= before + slack, f"the objective rose from {before} to {after}"
+def _descends(values: list[float], problem: JointProblem) -> bool:
+    """Whether J falls from one half-step to the next, beyond the rounding of the designs."""
+    slack = _ROUNDING[np.dtype(problem.dtype)] * max(abs(values[0]), 1e-300)
+    return all(after <= before + slack for before, after in pairwise(values))
 
 
 def _unfinished_w(*fits: LinearFit) -> tuple[str, ...]:

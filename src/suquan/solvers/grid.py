@@ -20,9 +20,10 @@ from suquan.solvers.alternation import (
     finish_fixed,
     fit_crossfit,
     fit_in_sample,
+    ridge_design,
     solve_design,
 )
-from suquan.solvers.linear import LinearFit, RidgeDesign
+from suquan.solvers.linear import LinearFit
 from suquan.solvers.spectral import spectral_target
 from suquan.solvers.target import TargetSet
 
@@ -91,7 +92,7 @@ def fit_grid(
 
 
 def _w_path(
-    problem: JointProblem, A: np.ndarray, alphas: list[float], max_iter: int
+    problem: JointProblem, A: Any, alphas: list[float], max_iter: int
 ) -> dict[float, LinearFit]:
     """w-steps on one design at all alphas."""
     if problem.l1_ratio > 0:
@@ -99,20 +100,17 @@ def _w_path(
             alpha: solve_design(replace(problem, alpha=alpha), A, problem.s, max_iter)
             for alpha in alphas
         }
-    design = RidgeDesign(A, fit_intercept=problem.fit_intercept)
-    path = design.solve_path(
+    path = ridge_design(problem, A).solve_path(
         problem.loss, problem.y, problem.s, alphas, tol=W_TOL, max_iter=max_iter
     )
     return {alpha: replace(fit, design=None) for alpha, fit in zip(alphas, path, strict=True)}
 
 
 def _fold_models(
-    problem: JointProblem, A: np.ndarray, folds: FoldModels, alphas: list[float], max_iter: int
+    problem: JointProblem, A: Any, folds: FoldModels, alphas: list[float], max_iter: int
 ) -> dict[float, list[LinearFit]]:
     """Fold models on one design at all alphas."""
-    design = None
-    if problem.l1_ratio == 0:
-        design = RidgeDesign(A, fit_intercept=problem.fit_intercept)
+    design = None if problem.l1_ratio > 0 else ridge_design(problem, A)
     return {
         alpha: [
             replace(fit, design=None)

@@ -1,0 +1,14 @@
+"""Pictures of fitted models and of comparisons, as scikit-learn's Display objects; they need matplotlib."""
+
+from suquan.plotting._comparison import ComparisonDisplay, plot_comparison
+from suquan.plotting._objective import ObjectiveDisplay
+from suquan.plotting._samples import NormalizedSampleDisplay
+from suquan.plotting._targets import TargetQuantileDisplay
+
+__all__ = [
+    "ComparisonDisplay",
+    "NormalizedSampleDisplay",
+    "ObjectiveDisplay",
+    "TargetQuantileDisplay",
+    "plot_comparison",
+]

@@ -1,0 +1,286 @@
+"""Scores of a comparison over its outer folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from suquan.comparison import BEST_FIXED, FIXED, LEARNED, VERDICT_METHOD, Comparison
+from suquan.plotting._axes import COLORS, check_known, finish, label, make_axes, pyplot, vector
+from suquan.plotting._targets import TargetQuantileDisplay
+from suquan.ranking import check_choice
+from suquan.statistics import Difference
+from suquan.targets import grid
+
+_KINDS = ("box", "strip", "scatter", "difference")
+
+
+class ComparisonDisplay:
+    """Scores of the methods of a comparison over its outer folds.
+
+    Make it with :meth:`from_result`.
+
+    Parameters
+    ----------
+    scores : mapping of method names to arrays of shape (n_folds,)
+        Scores on the same folds.
+    scoring : str, default="score"
+        What they are, for the label of the axis.
+    differences : mapping of method names to Difference, default=None
+        For the kind "difference": of each method from `reference`.
+    reference : str, default=None
+        The method that the others are compared with.
+
+    Attributes
+    ----------
+    methods_ : list of str
+        The methods drawn, from bottom to top or (other, method) for "scatter".
+    artists_ : dict
+        For "box" what ``Axes.boxplot`` returns; else what was drawn for each method.
+    line_ : matplotlib Line2D or None
+        The diagonal of "scatter", the zero line of "difference".
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> from suquan.plotting import ComparisonDisplay
+    >>> scores = {"normal": [0.70, 0.72, 0.69], "crossfit": [0.74, 0.73, 0.75]}
+    >>> ComparisonDisplay(scores, scoring="roc_auc").plot("strip").methods_
+    ['normal', 'crossfit']
+    """
+
+    def __init__(
+        self,
+        scores: Mapping[str, Any],
+        *,
+        scoring: str = "score",
+        differences: Mapping[str, Difference] | None = None,
+        reference: str | None = None,
+    ) -> None:
+        self.scores = {name: vector(f"scores of {name!r}", v) for name, v in scores.items()}
+        if len({len(values) for values in self.scores.values()}) != 1:
+            lengths = {name: len(values) for name, values in self.scores.items()}
+            raise ValueError(
+                f"scores must hold one value per fold and method; got lengths {lengths}."
+            )
+        self.scoring = scoring
+        self.differences = dict(differences or {})
+        self.reference = reference
+
+    @classmethod
+    def from_result(
+        cls,
+        comparison: Comparison,
+        kind: str = "box",
+        *,
+        methods: Sequence[str] | None = None,
+        reference: str | None = None,
+        ax: Any = None,
+    ) -> ComparisonDisplay:
+        """Draw the result of :func:`suquan.compare`.
+
+        Parameters
+        ----------
+        comparison : Comparison
+        kind : {"box", "strip", "scatter", "difference"}, default="box"
+            "box": quartiles and range of each method, and its folds as points. "strip": folds as points
+            and their mean. "scatter": the folds of one method against those of another. "difference":
+            mean difference of each method from `reference`, with its interval.
+        methods : sequence of str, default=None
+            Methods to draw; None: all, and for "scatter" ("best_fixed", "crossfit") where both are there,
+            else the first two. For "scatter" the first goes to the x axis.
+        reference : str, default=None
+            For "difference"; None: "best_fixed" where it is there, else the first method.
+        ax : matplotlib Axes, default=None
+
+        Returns
+        -------
+        ComparisonDisplay
+        """
+        scores = scores_of(comparison)
+        reference = reference_of(comparison) if reference is None else reference
+        check_known("reference", [reference], scores)
+        differences = differences_from(comparison, reference)
+        display = cls(
+            scores, scoring=comparison.scoring, differences=differences, reference=reference
+        )
+        return display.plot(kind, methods=methods, ax=ax)
+
+    def plot(
+        self, kind: str = "box", *, methods: Sequence[str] | None = None, ax: Any = None
+    ) -> ComparisonDisplay:
+        """Draw on `ax`, or on a new figure; see :meth:`from_result`."""
+        check_choice("kind", kind, _KINDS)
+        if methods is not None:
+            check_known("methods", methods, self.scores)
+            if not len(methods):
+                raise ValueError("methods must name at least one method; got none.")
+        draw = getattr(self, f"_plot_{kind}")
+        self.line_ = None
+        if kind == "scatter":
+            names = self._pair(methods)
+        elif kind == "difference":
+            names = [name for name in self._by_mean(methods) if name != self.reference]
+            if not names or any(name not in self.differences for name in names):
+                raise ValueError(
+                    "kind='difference' needs the difference of at least one method from the reference; "
+                    "make the display with ComparisonDisplay.from_result on two methods or more."
+                )
+        else:
+            names = self._by_mean(methods)
+        self.ax_, self.figure_ = make_axes(ax, height=None if kind == "scatter" else len(names))
+        self.methods_ = names
+        self.artists_ = draw(names)
+        finish(self.ax_)
+        return self
+
+    def _by_mean(self, methods: Sequence[str] | None) -> list[str]:
+        names = list(self.scores) if methods is None else [str(name) for name in methods]
+        return sorted(names, key=lambda name: float(self.scores[name].mean()))
+
+    def _pair(self, methods: Sequence[str] | None) -> list[str]:
+        if methods is None:
+            both = BEST_FIXED in self.scores and VERDICT_METHOD in self.scores
+            methods = (BEST_FIXED, VERDICT_METHOD) if both else list(self.scores)[:2]
+        if len(methods) != 2:
+            raise ValueError(f"kind='scatter' compares two methods; got {list(methods)}.")
+        return [str(name) for name in methods]
+
+    def _plot_box(self, names: list[str]) -> dict[str, Any]:
+        values = [self.scores[name] for name in names]
+        boxes = self.ax_.boxplot(
+            values, orientation="horizontal", widths=0.6, whis=(0, 100), patch_artist=True
+        )
+        for k, name in enumerate(names):
+            color = COLORS[kind_of(name)]
+            boxes["boxes"][k].set(facecolor=color, alpha=0.25, edgecolor=color)
+            boxes["medians"][k].set(color=color, lw=2)
+            for part in (*boxes["whiskers"][2 * k : 2 * k + 2], *boxes["caps"][2 * k : 2 * k + 2]):
+                part.set(color=color)
+        for place, name in enumerate(names, start=1):
+            self._draw_folds(name, place)
+        self._label_rows(names, self.scoring)
+        return boxes
+
+    def _plot_strip(self, names: list[str]) -> dict[str, Any]:
+        artists = {}
+        for place, name in enumerate(names, start=1):
+            points = self._draw_folds(name, place, size=18, alpha=0.55)
+            mean = self.scores[name].mean()
+            color = COLORS[kind_of(name)]
+            (line,) = self.ax_.plot([mean, mean], [place - 0.32, place + 0.32], color=color, lw=2.5)
+            artists[name] = (points, line)
+        self._label_rows(names, self.scoring)
+        return artists
+
+    def _plot_scatter(self, names: list[str]) -> dict[str, Any]:
+        x, y = (self.scores[name] for name in names)
+        color = COLORS[kind_of(names[1])]
+        self.line_ = self.ax_.axline(
+            (float(x.mean()), float(x.mean())), slope=1, color=COLORS["guide"], lw=1, ls="--"
+        )
+        points = self.ax_.scatter(x, y, s=30, color=color, alpha=0.7, lw=0, zorder=3)
+        low, high = min(x.min(), y.min()), max(x.max(), y.max())
+        margin = 0.08 * max(high - low, 1e-3)
+        limits = (low - margin, high + margin)
+        self.ax_.set(xlim=limits, ylim=limits, aspect="equal")
+        self.ax_.yaxis.set_major_locator(self.ax_.xaxis.get_major_locator())
+        self.ax_.set_xlabel(f"{self.scoring}, {label(names[0])}", parse_math=False)
+        self.ax_.set_ylabel(f"{self.scoring}, {label(names[1])}", parse_math=False)
+        above, below = int(np.sum(y > x)), int(np.sum(y < x))
+        notes = [
+            (0.03, 0.97, "left", "top", f"{label(names[1])} higher: {above} of {len(x)}"),
+            (0.97, 0.03, "right", "bottom", f"{label(names[0])} higher: {below} of {len(x)}"),
+        ]
+        for left, bottom, ha, va, text in notes:
+            self.ax_.text(
+                left, bottom, text, ha=ha, va=va, transform=self.ax_.transAxes, parse_math=False,
+                fontsize="small",
+            )  # fmt: skip
+        return {names[1]: points}
+
+    def _plot_difference(self, names: list[str]) -> dict[str, Any]:
+        self.line_ = self.ax_.axvline(0, color=COLORS["guide"], lw=1, ls="--")
+        artists = {}
+        for place, name in enumerate(names, start=1):
+            color = COLORS[kind_of(name)]
+            difference = self.differences[name]
+            ends = np.array([difference.low, difference.high])
+            line = None
+            if np.all(np.isfinite(ends)):  # one fold alone has no interval
+                line = self.ax_.hlines(place, *ends, color=color, lw=2, alpha=0.6)
+            point = self.ax_.scatter([difference.mean], [place], s=36, color=color, lw=0, zorder=3)
+            artists[name] = (point, line)
+        reference = label(self.reference or "")
+        self._label_rows(names, f"difference in {self.scoring}\nfrom {reference}")
+        return artists
+
+    def _draw_folds(self, name: str, place: int, size: float = 9, alpha: float = 0.6) -> Any:
+        """Folds as points, spread evenly in the order of the folds: nothing is random."""
+        values = self.scores[name]
+        shift = 0.36 * (grid(len(values)) - 0.5)
+        color = COLORS[kind_of(name)]
+        return self.ax_.scatter(
+            values, place + shift, s=size, color=color, alpha=alpha, lw=0, zorder=3
+        )
+
+    def _label_rows(self, names: list[str], xlabel: str) -> None:
+        places = np.arange(1, len(names) + 1)
+        self.ax_.set_yticks(places, [label(name) for name in names], parse_math=False)
+        self.ax_.set_ylim(0.4, len(names) + 0.6)
+        self.ax_.set_xlabel(xlabel, parse_math=False)
+        self.ax_.tick_params(axis="y", length=0)
+        self.ax_.grid(axis="x", color=COLORS["guide"], alpha=0.3, lw=0.8)
+        self.ax_.set_axisbelow(True)
+
+
+def plot_comparison(comparison: Comparison, axes: Any = None) -> Any:
+    """Scores of all methods, and the bands of all learned targets, side by side; see ``Comparison.plot``."""
+    if axes is None:
+        size = {"figsize": (10, 4.4), "width_ratios": [3, 2], "layout": "constrained"}
+        _, axes = pyplot().subplots(1, 2, **size)
+    left, right = axes
+    ComparisonDisplay.from_result(comparison, "box", ax=left)
+    left.set_title("Outer folds")
+    for k, name in enumerate(comparison.targets):
+        folds = comparison.targets[name]
+        display = TargetQuantileDisplay(np.median(folds, axis=0), fold_targets=folds, name=name)
+        display.plot(right, color=f"C{k}")
+    right.autoscale(axis="y")
+    right.set_title("Learned targets over the folds")
+    if comparison.targets:
+        right.legend(handles=list(right.lines), frameon=False, fontsize="small")
+    return left.figure
+
+
+def kind_of(method: str) -> str:
+    """Whether a method of a comparison has a learned target, a fixed one, or neither."""
+    if method in LEARNED:
+        return "learned"
+    return "fixed" if method in FIXED or method == BEST_FIXED else "other"
+
+
+def scores_of(comparison: Comparison) -> dict[str, np.ndarray]:
+    """Scores over the outer folds, by method, in the order of the summary."""
+    methods, scores = comparison.folds["method"], comparison.folds["score"]
+    return {str(name): scores[methods == name] for name in comparison.summary["method"]}
+
+
+def reference_of(comparison: Comparison) -> str:
+    """The method that the others are compared with, known before any score is seen."""
+    names = [str(name) for name in comparison.summary["method"]]
+    return BEST_FIXED if BEST_FIXED in names else names[0]
+
+
+def differences_from(comparison: Comparison, reference: str) -> dict[str, Difference]:
+    """Differences of the other methods from the reference, by method."""
+    columns = [comparison.tests[name] for name in ("difference", "low", "high", "t", "p_t")]
+    return {
+        str(comparison.tests["method"][k]): Difference(*(float(column[k]) for column in columns))
+        for k in np.flatnonzero(comparison.tests["other"] == reference)
+    }

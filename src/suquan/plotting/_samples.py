@@ -1,0 +1,188 @@
+"""Samples before and after normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from suquan.plotting._axes import COLORS, finish, some, two_axes
+from suquan.ranking import check_choice
+
+# More samples than this cannot be told apart in one picture.
+_MAX_SAMPLES = 60
+_KINDS = ("quantiles", "density")
+
+
+class NormalizedSampleDisplay:
+    """Samples before and after normalisation: their distributions, or one sample as an image.
+
+    Make it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    before, after : array-like of shape (n_samples, n_features)
+    shape : tuple of int, default=None
+        (height, width), or (height, width, 3) for colours: samples are images of this shape.
+
+    Attributes
+    ----------
+    artists_ : list of two lists
+        What was drawn before and after.
+    ax_ : ndarray of two matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> from suquan import QuantileNormalizer
+    >>> from suquan.datasets import make_distorted_samples
+    >>> from suquan.plotting import NormalizedSampleDisplay
+    >>> X, _ = make_distorted_samples(10, 50, random_state=0)
+    >>> display = NormalizedSampleDisplay.from_estimator(QuantileNormalizer("normal").fit(X), X)
+    >>> [ax.get_title() for ax in display.ax_]
+    ['before', 'after']
+    """
+
+    def __init__(self, before: Any, after: Any, *, shape: tuple[int, ...] | None = None) -> None:
+        self.before = np.atleast_2d(np.asarray(before, dtype=np.float64))
+        self.after = np.atleast_2d(np.asarray(after, dtype=np.float64))
+        if self.before.shape != self.after.shape or self.before.ndim != 2:
+            raise ValueError(
+                "before and after must be the same samples in rows; got shapes "
+                f"{self.before.shape} and {self.after.shape}."
+            )
+        if not self.before.size:
+            raise ValueError(f"there is no value to draw; got shape {self.before.shape}.")
+        self.shape = None if shape is None else _image_shape(shape, self.before.shape[1])
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        shape: tuple[int, ...] | None = None,
+        sample: int = 0,
+        kind: str = "quantiles",
+        ax: Any = None,
+    ) -> NormalizedSampleDisplay:
+        """Normalise samples with a fitted estimator and draw them before and after.
+
+        Parameters
+        ----------
+        estimator : fitted estimator with `transform`
+        X : array-like of shape (n_samples, n_features)
+        shape : tuple of int, default=None
+            (height, width) or (height, width, 3): draw one sample as an image.
+        sample : int, default=0
+            Which one.
+        kind : {"quantiles", "density"}, default="quantiles"
+            One row per sample with its median, quartiles and 5% and 95% points; or one histogram line
+            per sample. Of more than 60 samples every so-manieth is drawn.
+        ax : sequence of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        NormalizedSampleDisplay
+        """
+        if not hasattr(estimator, "transform"):
+            raise ValueError(
+                f"{type(estimator).__name__} has no transform; give an estimator that normalises "
+                "samples, such as QuantileNormalizer or SuquanClassifier."
+            )
+        check_is_fitted(estimator)
+        return cls(X, estimator.transform(X), shape=shape).plot(kind, sample=sample, ax=ax)
+
+    def plot(
+        self, kind: str = "quantiles", *, sample: int = 0, ax: Any = None
+    ) -> NormalizedSampleDisplay:
+        """Draw on the two axes `ax`, or on a new figure; see :meth:`from_estimator`."""
+        check_choice("kind", kind, _KINDS)
+        if not -len(self.before) <= sample < len(self.before):
+            raise ValueError(
+                f"sample must be the number of one of the {len(self.before)} samples; got {sample}."
+            )
+        self.ax_, self.figure_ = two_axes(ax)
+        rows = some(len(self.before), _MAX_SAMPLES)
+        if self.shape is None and kind == "quantiles":
+            rows = rows[np.argsort(_quantiles(self.before[rows], [0.5])[0], kind="stable")]
+        self.artists_ = []
+        for axis, X, title in zip(
+            self.ax_, (self.before, self.after), ("before", "after"), strict=True
+        ):
+            if self.shape is not None:
+                drawn = [_draw_image(axis, X[sample], self.shape)]
+            elif kind == "density":
+                drawn = _draw_densities(axis, X[rows])
+            else:
+                drawn = _draw_quantiles(axis, X[rows])
+            axis.set_title(title, loc="center")
+            self.artists_.append(drawn)
+        if self.shape is None:
+            first = "density" if kind == "density" else "sample, in order of its median before"
+            self.ax_[0].set_ylabel(first)
+            for axis in self.ax_:
+                axis.set_xlabel("value")
+                finish(axis)
+            if kind == "quantiles":  # rows are in order: this corner is free
+                self.ax_[0].legend(frameon=False, fontsize="small", loc="lower right")
+        return self
+
+
+def _quantiles(X: np.ndarray, q: list[float]) -> np.ndarray:
+    """Quantiles of each sample over its observed values; NaN for samples without any."""
+    rows = [x[~np.isnan(x)] for x in X]
+    return np.array([np.quantile(x, q) if x.size else np.full(len(q), np.nan) for x in rows]).T
+
+
+def _draw_quantiles(ax: Any, X: np.ndarray) -> list[Any]:
+    low, first, median, third, high = _quantiles(X, [0.05, 0.25, 0.5, 0.75, 0.95])
+    place = np.arange(len(X))
+    color = COLORS["fixed"]
+    return [
+        ax.hlines(place, low, high, color=color, alpha=0.35, lw=1, label="5% to 95%"),
+        ax.hlines(place, first, third, color=color, lw=1.8, label="quartiles"),
+        ax.plot(median, place, "o", color=COLORS["learned"], ms=3, label="median")[0],
+    ]
+
+
+def _draw_densities(ax: Any, X: np.ndarray) -> list[Any]:
+    """One histogram line per sample, on bins that leave out the outermost values."""
+    values = X[np.isfinite(X)]
+    if not values.size:
+        raise ValueError("there is no finite value to draw.")
+    low, high = np.quantile(values, [0.002, 0.998])
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    bins = np.linspace(low, high, 41)
+    middles = 0.5 * (bins[1:] + bins[:-1])
+    lines = []
+    for x in X:
+        counts = np.histogram(x[np.isfinite(x)], bins)[0]
+        density = counts / (max(int(counts.sum()), 1) * np.diff(bins))
+        lines += ax.plot(middles, density, color=COLORS["fixed"], alpha=0.4, lw=1)
+    ax.set_ylim(bottom=0)
+    return lines
+
+
+def _image_shape(shape: Any, n_features: int) -> tuple[int, ...]:
+    shape = tuple(int(n) for n in np.ravel(shape))
+    is_image = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+    if not is_image or int(np.prod(shape)) != n_features:
+        raise ValueError(
+            f"shape must be (height, width) or (height, width, 3) with {n_features} values in all, one "
+            f"per feature; got {shape}."
+        )
+    return shape
+
+
+def _draw_image(ax: Any, x: np.ndarray, shape: tuple[int, ...]) -> Any:
+    image = x.reshape(shape)
+    if len(shape) == 3:  # colours must lie between 0 and 1
+        low, high = np.nanmin(image), np.nanmax(image)
+        image = (image - low) / (high - low if high > low else 1.0)
+    ax.set_axis_off()
+    return ax.imshow(image, cmap="gray", interpolation="nearest")

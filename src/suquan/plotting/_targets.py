@@ -1,0 +1,266 @@
+"""Targets: learned, fixed, and the one that learning started from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from suquan.comparison import VERDICT_METHOD, Comparison
+from suquan.linear_model import standardize_start
+from suquan.plotting._axes import COLORS, finish, label, make_axes, some, vector
+from suquan.ranking import check_choice
+from suquan.targets import NAMED, grid, make_target_quantiles
+
+SHOWN_TARGETS = ("normal", "uniform", "exponential")
+_STYLES = ("--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)))
+# Enough places of a long target to draw it, and those at its ends, where it is steep.
+_N_PLACES, _N_AT_ENDS = 500, 30
+
+
+class TargetQuantileDisplay:
+    """A learned target against fixed ones and the one it started from, with its band over folds.
+
+    All are drawn with mean 0 and mean square 1, since the model makes up for any other scale. Make it with
+    :meth:`from_estimator` or :meth:`from_result`.
+
+    Parameters
+    ----------
+    target_quantiles : array-like of shape (n_features,)
+        The learned target.
+    fold_targets : array-like of shape (n_folds, n_features), default=None
+        Targets of several folds; their lowest and highest value at each place make the band.
+    others : mapping of names to arrays of shape (n_features,), default=None
+        Targets to compare with.
+    name : str, default="learned"
+        Name of the learned target.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        The learned target.
+    other_lines_ : dict of Line2D
+        The others, by name.
+    band_ : matplotlib FillBetweenPolyCollection or None
+        The band.
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> from suquan import SuquanClassifier
+    >>> from suquan.datasets import make_corrupted_classification
+    >>> from suquan.plotting import TargetQuantileDisplay
+    >>> X, y = make_corrupted_classification(60, 30, random_state=0)
+    >>> model = SuquanClassifier(random_state=0).fit(X, y)
+    >>> display = TargetQuantileDisplay.from_estimator(model)
+    >>> list(display.other_lines_)
+    ['normal', 'uniform (start)', 'exponential']
+    """
+
+    def __init__(
+        self,
+        target_quantiles: Any,
+        *,
+        fold_targets: Any = None,
+        others: Mapping[str, Any] | None = None,
+        name: str = "learned",
+    ) -> None:
+        self.target_quantiles = vector("target_quantiles", target_quantiles)
+        n_features = len(self.target_quantiles)
+        self.fold_targets = None
+        if fold_targets is not None:
+            self.fold_targets = np.atleast_2d(np.asarray(fold_targets, dtype=np.float64))
+            if self.fold_targets.shape[1] != n_features:
+                raise ValueError(
+                    f"fold_targets has {self.fold_targets.shape[1]} places but target_quantiles has "
+                    f"{n_features}; give targets of the same features."
+                )
+        self.others = {
+            other: make_target_quantiles(values, n_features)
+            for other, values in (others or {}).items()
+        }
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        comparison: Comparison | None = None,
+        fixed: Sequence[str] = SHOWN_TARGETS,
+        ax: Any = None,
+    ) -> TargetQuantileDisplay:
+        """Draw the target of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator with `target_quantiles_`
+            The initial target is drawn where it can be known without the training samples, that is for
+            any `init` but "median" and "mean".
+        comparison : Comparison, default=None
+            Where it has learned targets of the same method and features, they make the band.
+        fixed : sequence of str, default=("normal", "uniform", "exponential")
+            Named targets to draw.
+        ax : matplotlib Axes, default=None
+
+        Returns
+        -------
+        TargetQuantileDisplay
+        """
+        f = _fitted_target(estimator)
+        method = getattr(estimator, "method_", getattr(estimator, "method", None))
+        folds = None
+        if comparison is not None and isinstance(method, str) and method in comparison.targets:
+            folds = comparison.targets[method]
+            if folds.shape[1] != len(f):
+                raise ValueError(
+                    f"the comparison's targets have {folds.shape[1]} places but the estimator has "
+                    f"{len(f)} features; give a comparison of the same features."
+                )
+        name = "learned" if method not in (None, "fixed") else "target"
+        others = _with_start(_named_targets(fixed, len(f)), estimator, len(f))
+        return cls(f, fold_targets=folds, others=others, name=name).plot(ax)
+
+    @classmethod
+    def from_result(
+        cls,
+        comparison: Comparison,
+        method: str = VERDICT_METHOD,
+        *,
+        fixed: Sequence[str] = SHOWN_TARGETS,
+        ax: Any = None,
+    ) -> TargetQuantileDisplay:
+        """Draw the median target that a method learned over the outer folds, and its band.
+
+        Parameters
+        ----------
+        comparison : Comparison
+        method : str, default="crossfit"
+            One of the methods in ``comparison.targets``.
+        fixed : sequence of str, default=("normal", "uniform", "exponential")
+            Named targets to draw.
+        ax : matplotlib Axes, default=None
+
+        Returns
+        -------
+        TargetQuantileDisplay
+        """
+        if method not in comparison.targets:
+            known = ", ".join(repr(name) for name in comparison.targets) or "none"
+            raise ValueError(
+                f"the comparison has no learned targets of {method!r}; it has: {known}. Compare with a "
+                "method that learns its target."
+            )
+        folds = standardized(comparison.targets[method])
+        others = _named_targets(fixed, folds.shape[1])
+        return cls(np.median(folds, axis=0), fold_targets=folds, others=others, name=method).plot(
+            ax
+        )
+
+    def plot(self, ax: Any = None, *, color: Any = None) -> TargetQuantileDisplay:
+        """Draw on `ax`, or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+        color : matplotlib colour, default=None
+            Of the learned target and its band.
+
+        Returns
+        -------
+        TargetQuantileDisplay
+        """
+        self.ax_, self.figure_ = make_axes(ax)
+        color = COLORS["learned"] if color is None else color
+        places = _drawn_places(len(self.target_quantiles))
+        q = grid(len(self.target_quantiles))[places]
+        self.other_lines_ = {}
+        for k, (name, values) in enumerate(self.others.items()):
+            self.other_lines_[name] = self.ax_.plot(
+                q,
+                standardized(values)[places],
+                color=COLORS["fixed"],
+                ls=_STYLES[k % len(_STYLES)],
+                lw=1.2,
+                label=label(name),
+            )[0]
+        f = standardized(self.target_quantiles)
+        shown = [f]
+        self.band_ = None
+        if self.fold_targets is not None:
+            folds = standardized(self.fold_targets)
+            low, high = folds.min(axis=0), folds.max(axis=0)
+            shown += [low, high]
+            self.band_ = self.ax_.fill_between(
+                q,
+                low[places],
+                high[places],
+                color=color,
+                alpha=0.2,
+                lw=0,
+                label=f"{label(self.name)}, range of {len(folds)} folds",
+            )
+        (self.line_,) = self.ax_.plot(q, f[places], color=color, lw=2, label=label(self.name))
+        # Heavy tails of the others must not flatten the learned target.
+        low, high = np.min(shown), np.max(shown)
+        margin = 0.15 * max(high - low, 1e-6)
+        self.ax_.set(
+            xlabel="place in the sorted sample",
+            ylabel="target quantile",
+            xlim=(0, 1),
+            ylim=(low - margin, high + margin),
+        )
+        finish(self.ax_, legend=True)
+        return self
+
+
+def standardized(f: Any) -> np.ndarray:
+    """Target of mean 0 and mean square 1, along the last axis: models do not see the rest of its scale."""
+    f = np.asarray(f, dtype=np.float64)
+    f = f - f.mean(axis=-1, keepdims=True)
+    rms = np.sqrt(np.mean(f**2, axis=-1, keepdims=True))
+    return f / np.where(rms > 0, rms, 1.0)
+
+
+def _fitted_target(estimator: Any) -> np.ndarray:
+    if hasattr(estimator, "steps"):
+        raise ValueError(
+            "a pipeline has several steps; give the one with the target, such as pipeline[0]."
+        )
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "target_quantiles_"):
+        raise ValueError(
+            f"{type(estimator).__name__} has no target_quantiles_; give an estimator that normalises "
+            "samples, such as SuquanClassifier or QuantileNormalizer."
+        )
+    return estimator.target_quantiles_
+
+
+def _named_targets(names: Sequence[str], n_features: int) -> dict[str, np.ndarray]:
+    for name in names:
+        check_choice("fixed", name, tuple(NAMED))
+    return {name: make_target_quantiles(name, n_features) for name in names}
+
+
+def _with_start(
+    others: dict[str, np.ndarray], estimator: Any, n_features: int
+) -> dict[str, np.ndarray]:
+    """The others with the target that learning started from, marked as such."""
+    init, method = getattr(estimator, "init", None), getattr(estimator, "method", None)
+    if init is None or method == "fixed" or (isinstance(init, str) and init not in NAMED):
+        return others
+    if isinstance(init, str) and init in others:
+        return {name + (" (start)" if name == init else ""): f for name, f in others.items()}
+    name = f"{init} (start)" if isinstance(init, str) else "start"
+    f = make_target_quantiles(init, n_features)
+    return others | {name: standardize_start(f, n_features, monotone=False)}
+
+
+def _drawn_places(n_features: int) -> np.ndarray:
+    ends = np.arange(min(_N_AT_ENDS, n_features))
+    return np.unique(np.r_[some(n_features, _N_PLACES), ends, n_features - 1 - ends])

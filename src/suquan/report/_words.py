@@ -1,0 +1,101 @@
+"""Numbers, values and targets in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from suquan.plotting._targets import standardized
+from suquan.report._page import Table
+from suquan.targets import NAMED, make_target_quantiles
+
+WHAT_A_TARGET_IS = "The target is the distribution of values that every sample is given."
+# Root mean square distance below which two targets look alike; their correlation is then 0.955 or more.
+_ALIKE = 0.3
+
+
+def plain(value: Any) -> str:
+    """A value as a person would write it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {plain(item)}" for name, item in value.items()) or "none"
+    if isinstance(value, np.ndarray | list | tuple | set | frozenset):
+        items = [plain(item) for item in np.ravel(np.array(list(value), dtype=object)).tolist()]
+        more = f", … ({len(items)} in all)" if len(items) > 12 else ""
+        return ", ".join(items[:12]) + more or "none"
+    return str(value)
+
+
+def shape_of(f: np.ndarray) -> str:
+    """How a standardised target compares with the named ones, to end a sentence with."""
+    distances = {
+        name: float(np.sqrt(np.mean((f - standardized(make_target_quantiles(name, len(f)))) ** 2)))
+        for name in NAMED
+    }
+    nearest = min(distances, key=lambda name: distances[name])
+    distance = (
+        f"root mean square distance {distances[nearest]:.2f}, on a scale where the target has 1"
+    )
+    if distances[nearest] > _ALIKE:
+        return (
+            f"unlike the named distributions: the nearest is the {_named(nearest)} one ({distance})"
+        )
+    return f"close to the {_named(nearest)} distribution ({distance})"
+
+
+def _named(target: str) -> str:
+    return "Cauchy" if target == "cauchy" else target
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + f" and {names[-1]}"
+
+
+def listing(
+    caption: str, values: Mapping[str, Any], columns: tuple[str, str], *, folded: bool = False
+) -> Table:
+    """Two columns: names and values."""
+    rows = [(str(name), plain(value)) for name, value in values.items()]
+    return Table(caption, columns, rows, folded=folded)
+
+
+def rows_height(n_rows: int) -> float:
+    return 0.9 + 0.27 * n_rows
+
+
+def score(value: float) -> str:
+    return f"{value:.4f}" if np.isfinite(value) else "–"
+
+
+def signed(value: float) -> str:
+    return f"{value:+.4f}" if np.isfinite(value) else "–"
+
+
+def interval(low: float, high: float) -> str:
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return "–"
+    return f"{low:+.4f} to {high:+.4f}"
+
+
+def p_value_text(value: float) -> str:
+    if not np.isfinite(value):
+        return "–"
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}" if value < 0.01 else f"{value:.3f}"
+
+
+def spread(values: np.ndarray) -> str:
+    known = np.asarray(values, dtype=np.float64)
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return "–"
+    low, middle, high = known.min(), np.median(known), known.max()
+    if low == high:
+        return f"{middle:.3g}"
+    return f"{middle:.3g} ({low:.3g} to {high:.3g})"

@@ -1,0 +1,171 @@
+"""The report of a comparison and of the model fitted after it."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from suquan._version import __version__
+from suquan.comparison import Comparison
+from suquan.report._comparison import comparison_sections, n_folds_of
+from suquan.report._model import N_TOP, estimator_sections, method_of
+from suquan.report._page import Section, write_page
+from suquan.report._words import listing
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib")
+
+
+def write_report(
+    path: Any,
+    comparison: Comparison | None,
+    *,
+    estimator: Any = None,
+    data_summary: Mapping[str, Any] | None = None,
+    warnings: Iterable[Any] = (),
+    settings: Mapping[str, Any] | None = None,
+    command: str | Sequence[str] | None = None,
+    feature_names: Sequence[Any] | None = None,
+    n_top: int = N_TOP,
+    title: str | None = None,
+) -> Path:
+    """Write what a comparison found, and the model fitted after it, as one HTML file.
+
+    The file needs no network and no script. It is written in one move.
+
+    Parameters
+    ----------
+    path : path
+        Of the file, such as "report.html".
+    comparison : Comparison or None
+        Result of :func:`suquan.compare`; None for a report of `estimator` alone.
+    estimator : fitted estimator, default=None
+        With `target_quantiles_` and, for the table of features, `coef_`.
+    data_summary : mapping, default=None
+        What the data are, by name: numbers, text, sequences, or mappings such as counts of classes.
+    warnings : iterable of str or Warning, default=()
+        Shown one below the other, in the section of the data.
+    settings : mapping, default=None
+        Settings of the run, by name.
+    command : str or sequence of str, default=None
+        What makes this report again; a sequence is quoted for the shell.
+    feature_names : sequence, default=None
+        None: those that `estimator` was fitted with, or else the numbers of the columns, from 0.
+    n_top : int, default=20
+        Features shown.
+    title : str, default=None
+        None: "Does learning the target help?", or "Fitted model" without a comparison.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from suquan import compare
+    >>> from suquan.datasets import make_corrupted_classification
+    >>> from suquan.report import write_report
+    >>> X, y = make_corrupted_classification(90, 20, random_state=0)
+    >>> result = compare(X, y, methods=["normal", "uniform", "crossfit"], outer_cv=3, inner_cv=3,
+    ...                  alphas=3, smoothnesses=2, progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_report(Path(folder) / "report.html", result, data_summary={"samples": 90})
+    ...     page = path.read_text(encoding="utf-8")
+    >>> result.verdict.partition(":")[0] in page
+    True
+    """
+    if comparison is None and estimator is None:
+        raise ValueError(
+            "there is nothing to report; give a comparison, a fitted estimator, or both."
+        )
+    sections = []
+    if comparison is not None:
+        # The model's own target is drawn with the same band: once is enough.
+        repeated = estimator is not None and method_of(estimator) in comparison.targets
+        sections += comparison_sections(comparison, with_target=not repeated)
+    if estimator is not None:
+        sections += estimator_sections(
+            estimator, comparison=comparison, feature_names=feature_names, n_top=n_top
+        )
+    sections += [
+        section
+        for section in (
+            _data_section(data_summary, warnings),
+            _settings_section(settings, estimator),
+            _reproduce_section(command),
+        )
+        if section is not None
+    ]
+    if title is None:
+        title = "Fitted model" if comparison is None else "Does learning the target help?"
+    made = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0")
+    return write_page(
+        path, title, sections, subtitle=_subtitle(comparison, made), footer=f"suquan {__version__}"
+    )
+
+
+def _subtitle(comparison: Comparison | None, made: str) -> str:
+    if comparison is None:
+        return f"Made on {made}."
+    n_methods = len(comparison.summary["method"])
+    return (
+        f"Nested cross-validation: {n_methods} methods on the same {n_folds_of(comparison)} outer folds. "
+        f"Made on {made}."
+    )
+
+
+def _data_section(
+    data_summary: Mapping[str, Any] | None, warnings: Iterable[Any]
+) -> Section | None:
+    notes = [str(getattr(note, "message", note)) for note in warnings]
+    if not data_summary and not notes:
+        return None
+    tables = [listing("The data.", data_summary, ("Property", "Value"))] if data_summary else []
+    heading = "Data and warnings" if notes and tables else "Warnings" if notes else "Data"
+    return Section(heading, notes=notes, tables=tables)
+
+
+def _settings_section(settings: Mapping[str, Any] | None, estimator: Any) -> Section | None:
+    tables = []
+    if settings:
+        tables.append(listing("Settings of the run.", settings, ("Setting", "Value")))
+    if estimator is not None:
+        tables.append(
+            listing(
+                f"All parameters of {type(estimator).__name__}.",
+                estimator.get_params(deep=False),
+                ("Parameter", "Value"),
+                folded=True,
+            )
+        )
+    return Section("Settings", tables=tables) if tables else None
+
+
+def _reproduce_section(command: str | Sequence[str] | None) -> Section:
+    text = "With a fixed seed, the same data, settings and versions give the same numbers."
+    code = "" if command is None else command if isinstance(command, str) else shlex.join(command)
+    versions = {
+        "suquan": __version__,
+        "Python": platform.python_version(),
+        **{name: _installed(name) for name in _PACKAGES},
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+    return Section(
+        "How to reproduce this",
+        paragraphs=[text],
+        code=code,
+        tables=[listing("Versions.", versions, ("Package", "Version"))],
+    )
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

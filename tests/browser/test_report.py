@@ -1,0 +1,316 @@
+"""The report in a real browser: `make test-browser` installs Chromium and runs this."""
+
+import base64
+import http.server
+import json
+import re
+import shutil
+import threading
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.dummy import DummyClassifier
+
+from suquan import SuquanClassifier, compare
+from suquan.report import write_report
+
+webdriver = pytest.importorskip("selenium.webdriver")
+pytestmark = pytest.mark.browser
+
+EVIL = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+]
+PHONES = [(320, 568), (390, 844)]
+DESKTOP = (1200, 900)
+
+
+@pytest.fixture(scope="module")
+def result():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 30))
+    y = (rng.random(60) < expit(2.0 * X @ rng.standard_normal(30))).astype(int)
+    found = compare(
+        np.exp(X),
+        y,
+        methods=["raw", "normal", "exponential", "joint", "crossfit", (EVIL, DummyClassifier())],
+        outer_cv=3,
+        inner_cv=2,
+        alphas=[0.05, 0.5],
+        smoothnesses=[0.1],
+        n_repeats=1,
+        n_permutations=2,
+        progress=False,
+    )
+    return found, SuquanClassifier("joint", tol=1e-12, random_state=0).fit(np.exp(X), y)
+
+
+@pytest.fixture(scope="module")
+def report(result, tmp_path_factory):
+    comparison, model = result
+    return write_report(
+        tmp_path_factory.mktemp("report") / "report.html",
+        comparison,
+        estimator=model,
+        feature_names=[EVIL, *(f"gene {k}" for k in range(28)), "x" * 300],
+        data_summary={"samples": 60, "features": 30, EVIL: EVIL, "path": "/a/" + "long/" * 60},
+        warnings=["5 samples were dropped", EVIL],
+        settings={"seed": 0},
+        command=["suquan", "compare", "table.csv", "--labels", "labels.csv", EVIL],
+    )
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and chromedriver):
+        pytest.skip("needs chromium and chromedriver; make test-browser installs them")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(chromedriver))
+    yield driver
+    driver.quit()
+
+
+def open_page(driver, path, size=DESKTOP, scheme="light", media=""):
+    """Load a page with a window, a colour scheme and a medium; forget what was logged before."""
+    driver.get("about:blank")
+    for log in ("browser", "performance"):
+        driver.get_log(log)
+    width, height = size
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+    driver.get(path.as_uri())
+
+
+def requests(driver):
+    """Addresses that were asked for since the page was opened, but those of the browser's own pages."""
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    urls = [
+        message["params"]["request"]["url"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    ]
+    return [url for url in urls if not url.startswith("chrome://")]
+
+
+def screenshot(driver, path):
+    height = driver.execute_script("return document.documentElement.scrollHeight")
+    width = driver.execute_script("return innerWidth")
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    shot = {"captureBeyondViewport": True, "clip": clip}
+    path.write_bytes(
+        base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", shot)["data"])
+    )
+    return path
+
+
+@pytest.fixture
+def server():
+    """Address of a server on this machine, and the list of what it was asked for."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{httpd.server_port}", asked
+        httpd.shutdown()
+
+
+def test_page_loads_without_errors_and_asks_for_nothing(driver, report):
+    open_page(driver, report)
+    assert driver.get_log("browser") == []
+    asked = requests(driver)
+    assert report.as_uri() in asked
+    assert all(url == report.as_uri() or url.startswith("data:") for url in asked), asked
+    assert driver.title == "Does learning the target help?"
+    assert driver.execute_script("return document.scripts.length + document.images.length") == 0
+
+
+def test_watch_over_requests_and_errors_sees_them(driver, server, tmp_path):
+    address, asked = server
+    page = tmp_path / "page.html"
+    page.write_text(f"<title>x</title><img src='{address}/x'><script>console.error('y')</script>")
+    open_page(driver, page)
+    assert f"{address}/x" in requests(driver)
+    assert any("y" in entry["message"] for entry in driver.get_log("browser"))
+    assert asked == ["/x"]
+
+
+def test_policy_of_the_page_stops_what_should_never_be_in_it(driver, report, server, tmp_path):
+    address, asked = server
+    page = tmp_path / "page.html"
+    added = (
+        f"<img src='{address}/image'><link rel=stylesheet href='{address}/style'>"
+        "<script>document.title='run'</script></body>"
+    )
+    text = report.read_text(encoding="utf-8")
+    page.write_text(text.replace("</body>", added), encoding="utf-8")
+    open_page(driver, page)
+    assert asked == []
+    assert driver.title != "run"
+
+
+@pytest.mark.parametrize("size", [DESKTOP, *PHONES])
+def test_verdict_is_seen_without_scrolling(driver, report, result, size):
+    open_page(driver, report, size)
+    headline = driver.find_element("css selector", ".verdict .headline")
+    assert headline.is_displayed()
+    assert headline.text == result[0].verdict.partition(": ")[0]
+    place = headline.rect
+    assert 0 <= place["y"] < place["y"] + place["height"] <= size[1]
+
+
+@pytest.mark.parametrize("size", PHONES)
+def test_page_does_not_scroll_sideways_on_a_phone(driver, report, size):
+    open_page(driver, report, size)
+    driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= size[0]
+    # Wide tables scroll in their own frames, which a keyboard can reach.
+    assert driver.execute_script(
+        "return [...document.querySelectorAll('.scroll')]"
+        ".some(e => e.scrollWidth > e.clientWidth && e.tabIndex === 0)"
+    )
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONES[1]])
+def test_no_text_of_a_figure_is_cut_off(driver, report, size):
+    open_page(driver, report, size)
+    outside = driver.execute_script(
+        """
+        const found = [];
+        for (const svg of document.querySelectorAll('figure svg')) {
+          const frame = svg.getBoundingClientRect();
+          for (const text of svg.querySelectorAll('text')) {
+            const box = text.getBoundingClientRect();
+            if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
+                box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
+              found.push(text.textContent);
+          }
+        }
+        return [document.querySelectorAll('figure svg text').length, found];
+        """
+    )
+    assert outside[0] > 20
+    assert outside[1] == []
+
+
+def colors(driver, names):
+    return {
+        name: driver.execute_script(
+            "return getComputedStyle(document.documentElement).getPropertyValue(arguments[0])",
+            f"--{name}",
+        ).strip()
+        for name in names
+    }
+
+
+def luminance(color):
+    """Of WCAG 2."""
+    red, green, blue = (int(part, 16) / 255 for part in re.findall("[0-9a-f]{2}", color))
+    parts = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)
+    ]
+    return float(np.dot([0.2126, 0.7152, 0.0722], parts))
+
+
+def contrast(first, second):
+    low, high = sorted([luminance(first), luminance(second)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize(("scheme", "media"), [("light", ""), ("dark", ""), ("dark", "print")])
+def test_text_and_drawings_stand_out_from_their_grounds(driver, report, scheme, media):
+    open_page(driver, report, scheme=scheme, media=media)
+    texts, drawings = (
+        ["ink", "muted", "link", "good", "bad", "neutral"],
+        ["learned", "fixed", "other"],
+    )
+    grounds = colors(driver, ["page", "card", "soft"])
+    for name, color in colors(driver, texts).items():
+        for ground in grounds.values():
+            assert contrast(color, ground) >= 4.5, (name, color, ground)
+    for name, color in colors(driver, drawings).items():
+        assert contrast(color, grounds["card"]) >= 3.0, (name, color)
+
+
+def test_dark_mode_and_print_change_the_page_and_its_figures(driver, report):
+    def look():
+        return driver.execute_script(
+            "const color = (e, p) => getComputedStyle(e)[p];"
+            "return [color(document.body, 'backgroundColor'), color(document.body, 'color'),"
+            " color(document.querySelector('figure svg text'), 'fill')]"
+        )
+
+    open_page(driver, report)
+    light = look()
+    open_page(driver, report, scheme="dark")
+    dark = look()
+    assert all(a != b for a, b in zip(light, dark, strict=True))
+    open_page(driver, report, scheme="dark", media="print")
+    assert look()[0] == "rgb(255, 255, 255)"
+    assert not driver.find_element("tag name", "nav").is_displayed()
+
+
+def test_screen_readers_are_told_what_is_there(driver, report):
+    open_page(driver, report)
+    nodes = driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+
+    def named(role):
+        return [
+            node.get("name", {}).get("value", "")
+            for node in nodes
+            if node.get("role", {}).get("value") == role and not node.get("ignored")
+        ]
+
+    images = named("image")
+    assert len(images) == len(driver.find_elements("css selector", "figure svg"))
+    assert all(len(name) > 40 for name in images)
+    assert all(name.startswith("Table") for name in named("table"))
+    assert len(named("table")) >= 5
+    assert named("main") == [""]
+    assert named("navigation") == ["Contents"]
+    assert EVIL in named("rowheader")
+
+
+def test_pages_are_printed(driver, report, tmp_path):
+    open_page(driver, report)
+    pdf = base64.b64decode(driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    (tmp_path / "report.pdf").write_bytes(pdf)
+    assert pdf.startswith(b"%PDF-")
+    n_pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
+    assert 2 <= n_pages <= 12
+
+
+def test_screenshots_are_taken(driver, report, tmp_path):
+    for name, size, scheme in [
+        ("light", DESKTOP, "light"),
+        ("dark", DESKTOP, "dark"),
+        ("phone", PHONES[1], "light"),
+    ]:
+        open_page(driver, report, size, scheme)
+        path = screenshot(driver, tmp_path / f"{name}.png")
+        assert path.stat().st_size > 50_000
+        print(path)
