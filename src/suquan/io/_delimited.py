@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from suquan.io import _budget
 from suquan.io._cells import MISSING, is_number, is_suspect, label_array, number_problem
 from suquan.io._errors import TableError, file_errors, listed, one_line, quoted, require
 from suquan.io._source import Block, ReadOptions, Source
@@ -144,6 +145,26 @@ def first_column(text: TextFile) -> Iterator[str]:
     rows = text.rows()
     next(rows, None)
     return (row[0] for _, row in rows)
+
+
+def matrix_plan(
+    text: TextFile, header: list[str], n_header_lines: int, numeric: list[int], extra_rows: int = 0
+) -> Plan:
+    """The plan for a format that says itself which columns are samples."""
+    if not numeric:
+        raise TableError(f"{text.path}: there is no column of values")
+    _, line_bytes = _find_text(text, header, numeric, labels_allowed=False)
+    return Plan(
+        text=text,
+        header=header,
+        n_header_lines=n_header_lines,
+        orientation="columns",
+        numeric=numeric,
+        text_columns=[],
+        label_columns=[],
+        extra_rows=extra_rows,
+        line_bytes=line_bytes,
+    )
 
 
 # --------------------------------------------------------------------------------------- kinds of columns
@@ -315,8 +336,9 @@ def _open_reader(plan: Plan, body, n_rows: int | None):
 
 def _block_bytes(line_bytes: int, n_rows: int | None) -> int:
     """Bytes parsed at a time: 1 to 32 MiB, but several lines at least; a line must fit in two such parts."""
-    wanted = 32 * MEGABYTE if n_rows is None else n_rows * line_bytes
-    return max(MEGABYTE, 8 * line_bytes, min(wanted, 32 * MEGABYTE))
+    most = 8 * _budget.VALUES
+    wanted = most if n_rows is None else n_rows * line_bytes
+    return max(MEGABYTE, 8 * line_bytes, min(wanted, most))
 
 
 def _block(plan: Plan, batch, labels: dict[str, list[str]]) -> Block:

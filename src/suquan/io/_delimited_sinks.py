@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from suquan.io import _budget
 from suquan.io._errors import TableError, quoted
 from suquan.io._kinds import DELIMITERS
 from suquan.io._sinks import Target
@@ -15,7 +16,6 @@ from suquan.io._table import Table
 from suquan.io._tiles import Tiles
 
 MISSING_CELL = "NA"
-VALUES_AT_A_TIME = 2**20
 
 
 class TextOut:
@@ -25,7 +25,7 @@ class TextOut:
         self._file: BinaryIO = target.path.open("wb")
         # No name and no time inside, so that the same table gives the same bytes.
         self._gzip = (
-            gzip.GzipFile("", "wb", fileobj=self._file, mtime=0, compresslevel=6)
+            gzip.GzipFile("", "wb", fileobj=self._file, mtime=0, compresslevel=4)
             if target.gzipped
             else None
         )
@@ -75,6 +75,8 @@ class RowSink:
 class ColumnSink:
     """Samples in columns: label rows, then a row for every feature, written when all samples are known."""
 
+    quoted = True
+
     def __init__(self, target: Target):
         self._target = target
         self._tiles = Tiles(target.path.parent)
@@ -86,6 +88,11 @@ class ColumnSink:
         self._features = block.feature_names
         self._blocks.append((block.sample_names, block.labels))
         self._tiles.add(block.values)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self._features)
 
     def sample_names(self) -> list[str]:
         """All samples."""
@@ -101,7 +108,7 @@ class ColumnSink:
 
     def features(self) -> Iterator[tuple[str, np.ndarray]]:
         """Every feature with its values."""
-        step = max(1, VALUES_AT_A_TIME // self._tiles.n_rows)
+        step = _budget.rows(self._tiles.n_rows)
         for start in range(0, len(self._features), step):
             stop = min(start + step, len(self._features))
             yield from zip(
@@ -110,9 +117,14 @@ class ColumnSink:
 
     def finish(self) -> None:
         """Write the file."""
-        out = TextOut(self._target)
+        out = TextOut(self._target, self.quoted)
         try:
             self.write_rows(out)
+        except csv.Error as error:
+            raise TableError(
+                f"{self._target.name}: a name or label holds a tab or a line break ({error}); this kind of "
+                "file has no quotes; rename it"
+            ) from None
         finally:
             out.close()
             self._tiles.close()
@@ -157,6 +169,10 @@ def label_cells(column: np.ndarray) -> list:
     if column.dtype.kind != "f":
         return [cell or MISSING_CELL for cell in column.tolist()]
     return [
-        MISSING_CELL if cell != cell else int(cell) if cell.is_integer() else cell
+        MISSING_CELL
+        if cell != cell
+        else int(cell)
+        if cell.is_integer() and abs(cell) < 2**53
+        else cell
         for cell in column.tolist()
     ]

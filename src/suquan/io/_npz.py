@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from suquan.io import _budget
 from suquan.io._errors import TableError, file_errors, listed, quoted
 from suquan.io._source import Block, ReadOptions, Source
 from suquan.io._table import as_label_column, as_values, decode_names
 
 FEATURES = ("features", "feature_names")
 SAMPLES = ("samples", "sample_names")
-BYTES_AT_A_TIME = 32 * 2**20
 # What zipfile and the header of a damaged member raise besides BadZipFile and zlib.error.
 DAMAGE = (
     ValueError,
@@ -44,10 +44,6 @@ class Member:
 
 def open_npz(path: Path, options: ReadOptions) -> Source:
     """Open a NumPy archive."""
-    if options.samples == "columns":
-        raise TableError(
-            f"{path}: an npz table has its samples in the rows of X; leave samples out"
-        )
     with file_errors(path, *DAMAGE), zipfile.ZipFile(path) as archive:
         members = {m.name: m for m in _members(archive, path)}
         X = _matrix(members, path)
@@ -55,16 +51,18 @@ def open_npz(path: Path, options: ReadOptions) -> Source:
         features = _names(archive, members, FEATURES, n_features, "feature", path)
         samples = _names(archive, members, SAMPLES, n_samples, "sample", path)
         labels = _labels(archive, members, n_samples, options.ignore_columns)
-    absent = [name for name in options.label_columns if name not in labels]
-    if absent:
-        raise TableError(
-            f"{path}: label_columns names {listed(absent)}; the file has {listed(labels)} as labels"
-        )
     if X.fortran:
         # Stored feature after feature: the blocks are features, and the reader turns them.
         blocks = lambda n: _blocks(path, X, features, n, {})  # noqa: E731
         return Source(path, "npz", "columns", samples, blocks, labels, stored_orientation="rows")
-    return Source(path, "npz", "rows", features, lambda n: _blocks(path, X, samples, n, labels))
+    return Source(
+        path,
+        "npz",
+        "rows",
+        features,
+        lambda n: _blocks(path, X, samples, n, labels),
+        row_labels=labels,
+    )
 
 
 def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[Member]:
@@ -135,7 +133,7 @@ def _labels(archive, members, n_samples: int, ignored) -> dict[str, np.ndarray]:
 def _blocks(path: Path, X: Member, names, n_rows: int | None, labels) -> Iterator[Block]:
     """Rows of X in the order in which they are stored."""
     n_stored, width = X.shape[::-1] if X.fortran else X.shape
-    step = max(1, min(n_rows or n_stored, BYTES_AT_A_TIME // (width * X.dtype.itemsize)))
+    step = min(n_rows or n_stored, _budget.rows(width))
     with (
         file_errors(path, *DAMAGE),
         zipfile.ZipFile(path) as archive,

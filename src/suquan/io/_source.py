@@ -1,6 +1,6 @@
 """What a format's reader hands over: the file's rows in blocks, before they are turned into samples."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ class Block:
 
     names: list[str]
     values: np.ndarray
-    labels: dict[str, np.ndarray | list[str]] = field(default_factory=dict)
+    labels: Mapping[str, np.ndarray | list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,6 +46,14 @@ class Source:
     blocks: Callable[[int | None], Iterator[Block]]
     column_labels: dict[str, np.ndarray] = field(default_factory=dict)
     stored_orientation: str | None = None  # where it is not that of the blocks
+    row_labels: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # where they are known beforehand
+
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        """The labels that are known before a pass."""
+        return self.row_labels or self.column_labels
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,9 @@ def _refuse_inexact(values: np.ndarray) -> None:
 
 def as_names(names: Iterable, what: str) -> np.ndarray:
     """The names as a text array, all different and each a single line of text."""
-    names = [str(name) for name in (names.tolist() if isinstance(names, np.ndarray) else names)]
+    if isinstance(names, np.ndarray):
+        names = (decode_names(names) if names.dtype.kind == "S" else names).tolist()
+    names = [str(name) for name in names]
     problem = names_problem(names)
     if problem is not None:
         raise TableError(f"{what} names: {problem}")

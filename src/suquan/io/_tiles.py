@@ -22,15 +22,15 @@ class Tiles:
     def __init__(self, folder: Path | None = None):
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._heights: list[int] = []
-        self._dtype = np.dtype(np.float64)
+        self.dtype = np.dtype(np.float64)
         self.n_columns = 0
 
     def add(self, block: np.ndarray) -> None:
         """Append rows."""
         if not self._heights:
-            self._dtype, self.n_columns = block.dtype, block.shape[1]
+            self.dtype, self.n_columns = block.dtype, block.shape[1]
         self._heights.append(block.shape[0])
-        self._file.write(np.ascontiguousarray(block.T, dtype=self._dtype).data)
+        self._file.write(np.ascontiguousarray(block.T, dtype=self.dtype).data)
 
     @property
     def n_rows(self) -> int:
@@ -39,12 +39,12 @@ class Tiles:
 
     def columns(self, start: int, stop: int) -> np.ndarray:
         """Columns start to stop, transposed: shape (stop - start, n_rows)."""
-        out = np.empty((stop - start, self.n_rows), dtype=self._dtype)
+        out = np.empty((stop - start, self.n_rows), dtype=self.dtype)
         offset = done = 0
         for height in self._heights:
-            self._file.seek((offset + start * height) * self._dtype.itemsize)
-            part = self._file.read((stop - start) * height * self._dtype.itemsize)
-            out[:, done : done + height] = np.frombuffer(part, self._dtype).reshape(-1, height)
+            self._file.seek((offset + start * height) * self.dtype.itemsize)
+            part = self._file.read((stop - start) * height * self.dtype.itemsize)
+            out[:, done : done + height] = np.frombuffer(part, self.dtype).reshape(-1, height)
             offset += height * self.n_columns
             done += height
         return out

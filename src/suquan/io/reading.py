@@ -7,17 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
+from suquan.io import _budget
 from suquan.io._cells import label_array, text_array
 from suquan.io._delimited import open_delimited
 from suquan.io._errors import TableError, file_errors, listed
-from suquan.io._kinds import DELIMITERS, kind_of_file
+from suquan.io._gct import open_gct
+from suquan.io._h5ad import open_h5ad
+from suquan.io._kinds import DELIMITERS, FileKind, kind_of_file
 from suquan.io._npz import open_npz
+from suquan.io._parquet import open_parquet
+from suquan.io._series_matrix import open_series_matrix
 from suquan.io._source import Block, ReadOptions, Source
 from suquan.io._table import Table, names_problem, repeated_names
 from suquan.io._text import TextFile
 from suquan.io._tiles import Tiles
 
-VALUES_PER_BLOCK = 4 * 2**20  # 32 MiB of doubles
+OWN_PLACE = {"gct": "columns", "series_matrix": "columns", "h5ad": "rows", "npz": "rows"}
 
 
 def read_table(
@@ -158,9 +163,33 @@ def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
     if file.kind in ("csv", "tsv"):
         text = TextFile(path, file.gzipped, DELIMITERS[file.kind])
         return open_delimited(text, file.kind, options)
-    if file.kind == "npz":
-        return open_npz(path, options)
-    raise TableError(f"{path}: reading {file.kind} is not there yet")
+    if file.kind == "parquet":
+        return open_parquet(path, options)
+    return _check_labels(_open_fixed(path, file, options), options)
+
+
+def _open_fixed(path: Path, file: FileKind, options: ReadOptions) -> Source:
+    """Open a file of a kind that has its own place for samples and for labels."""
+    place = OWN_PLACE[file.kind]
+    if options.samples not in ("auto", place):
+        raise TableError(
+            f"{path}: a {file.kind} file has its samples in {place}; leave samples out"
+        )
+    if file.kind == "gct":
+        text = TextFile(path, file.gzipped, DELIMITERS["gct"], quoted=False, skip=2)
+        return open_gct(text, options)
+    if file.kind == "series_matrix":
+        return open_series_matrix(path, file.gzipped, options)
+    return open_h5ad(path, options) if file.kind == "h5ad" else open_npz(path, options)
+
+
+def _check_labels(source: Source, options: ReadOptions) -> Source:
+    absent = [name for name in options.label_columns if name not in source.labels]
+    if absent:
+        raise TableError(
+            f"{source.path}: there is no label {listed(absent)}; there is {listed(source.labels) or 'none'}"
+        )
+    return source
 
 
 # ----------------------------------------------------------------------------------------------- at once
@@ -221,7 +250,7 @@ def _check_finite(source: Source, values: np.ndarray, sample_names, feature_name
 def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in rows."""
     _check_names(source, source.column_names, "feature")
-    n_rows = n_rows or max(1, VALUES_PER_BLOCK // len(source.column_names))
+    n_rows = n_rows or _budget.rows(len(source.column_names))
     seen: set[str] = set()
     with file_errors(source.path):
         for block in _regroup(source.blocks(n_rows), n_rows):
@@ -276,14 +305,14 @@ def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in columns, turned through a temporary file."""
     _check_names(source, source.column_names, "sample")
     names: list[str] = []
-    per_block = max(1, VALUES_PER_BLOCK // len(source.column_names))
+    per_block = _budget.rows(len(source.column_names))
     with file_errors(source.path), Tiles() as tiles:
         for block in source.blocks(per_block):
             names += block.names
             tiles.add(block.values)
         if not names:
             raise TableError(f"{source.path}: holds a header and no rows")
-        step = n_samples or max(1, VALUES_PER_BLOCK // len(names))
+        step = n_samples or _budget.rows(len(names))
         for start in range(0, len(source.column_names), step):
             stop = min(start + step, len(source.column_names))
             labels = {name: column[start:stop] for name, column in source.column_labels.items()}

@@ -8,8 +8,11 @@ import numpy as np
 
 from suquan.io._delimited_sinks import ColumnSink, RowSink
 from suquan.io._errors import TableError, file_errors, listed
-from suquan.io._kinds import FileKind, kind_of_name
+from suquan.io._gct import GctSink
+from suquan.io._h5ad import H5adSink
+from suquan.io._kinds import KNOWN, FileKind, kind_of_name
 from suquan.io._npz_sink import NpzSink
+from suquan.io._parquet import ParquetColumnSink, ParquetRowSink
 from suquan.io._sinks import Sink, Target
 from suquan.io._table import Table
 
@@ -103,7 +106,7 @@ class TableWriter:
             raise TableError(f"{self.path}: a block has other label columns than the first")
         self._check_samples(block)
         assert self._sink is not None
-        with file_errors(self.path):
+        with file_errors(self.path, UnicodeEncodeError):
             self._sink.write(block)
 
     def _start(self, block: Table) -> None:
@@ -134,7 +137,7 @@ class TableWriter:
             self.abandon()
             raise TableError(f"{self.path}: there was no sample to write")
         try:
-            with file_errors(self.path):
+            with file_errors(self.path, UnicodeEncodeError):
                 self._sink.finish()
                 os.replace(self._target.path, self.path)
         except BaseException:
@@ -161,6 +164,10 @@ class TableWriter:
 
 def _writable(path: Path) -> FileKind:
     kind = kind_of_name(path)
+    if "_series_matrix" in path.name:
+        raise TableError(
+            f"{path}: series matrix files are read, not written; choose another kind ({KNOWN})"
+        )
     if path.is_dir():
         raise TableError(f"{path}: this is a directory; give a file")
     if not path.parent.is_dir():
@@ -173,4 +180,6 @@ def _open_sink(target: Target) -> Sink:
         return RowSink(target) if target.orientation == "rows" else ColumnSink(target)
     if target.kind == "npz":
         return NpzSink(target)
-    raise TableError(f"{target.name}: writing {target.kind} is not there yet")
+    if target.kind == "parquet":
+        return ParquetRowSink(target) if target.orientation == "rows" else ParquetColumnSink(target)
+    return GctSink(target) if target.kind == "gct" else H5adSink(target)

@@ -1,0 +1,520 @@
+"""Every kind of file: what survives a round trip, what the format itself asks for."""
+
+import gzip
+import sys
+
+import anndata
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from io_tables import BOTH_WAYS, DATA, WRITABLE, assert_same, series_matrix, small_table
+
+from suquan.io import Table, TableError, TableWriter, iter_row_blocks, read_table, write_table
+
+quick = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def side(suffix, orientation):
+    """Where to look for the samples of a file of this kind."""
+    return orientation if suffix.partition(".")[0] in BOTH_WAYS else "auto"
+
+
+def as_stored(table, suffix):
+    """Text formats have doubles only."""
+    if suffix.partition(".")[0] in ("parquet", "h5ad", "npz"):
+        return table
+    return Table(
+        table.values.astype(np.float64), table.sample_names, table.feature_names, table.labels
+    )
+
+
+# ---------------------------------------------------------------------------------------------- round trips
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("orientation", ["rows", "columns"])
+@pytest.mark.parametrize("suffix", WRITABLE)
+def test_names_numbers_and_labels_survive(tmp_path, suffix, orientation, dtype):
+    labels = (suffix, orientation) != ("parquet", "columns")
+    table = small_table(orientation, dtype, labels)
+    path = tmp_path / f"table.{suffix}"
+    write_table(table, path)
+    named = list(table.labels) if side(suffix, "") == "" else []
+    got = read_table(path, samples=side(suffix, orientation), label_columns=named)
+    assert_same(got, as_stored(table, suffix))
+    if suffix.partition(".")[0] in BOTH_WAYS:
+        assert got.orientation == orientation
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("orientation", ["rows", "columns"])
+@pytest.mark.parametrize("suffix", WRITABLE)
+def test_blocks_of_any_size_give_the_same_file_and_the_same_table(tmp_path, suffix, orientation):
+    labels = (suffix, orientation) != ("parquet", "columns")
+    table = small_table(orientation, labels=labels)
+    whole, parts = tmp_path / f"whole.{suffix}", tmp_path / f"parts.{suffix}"
+    write_table(table, whole)
+    options = {"samples": side(suffix, orientation)}
+    if side(suffix, "") == "":
+        options["label_columns"] = list(table.labels)
+    with TableWriter(parts, orientation=orientation) as writer:
+        for block in iter_row_blocks(whole, rows_per_block=2, **options):
+            writer.write(block)
+    assert_same(read_table(parts, **options), as_stored(table, suffix))
+    if suffix not in ("parquet", "h5ad"):
+        assert parts.read_bytes() == whole.read_bytes()
+
+
+text = st.text(
+    st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\x7f"),
+    min_size=1,
+    max_size=8,
+)
+numbers = st.floats(allow_infinity=False, allow_nan=True, width=64)
+
+
+@st.composite
+def tables(draw, orientation):
+    n, p = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    names = draw(st.lists(text, min_size=n + p, max_size=n + p, unique=True))
+    values = draw(hnp.arrays(np.float64, (n, p), elements=numbers))
+    return Table(values, names[:n], names[n:], orientation=orientation)
+
+
+@pytest.mark.parametrize("orientation", ["rows", "columns"])
+@pytest.mark.parametrize("suffix", ["csv", "tsv.gz", "gct", "parquet", "npz"])
+@quick
+@given(data=st.data())
+def test_any_name_and_any_number_survive(tmp_path, suffix, orientation, data):
+    table = data.draw(tables(orientation))
+    path = tmp_path / f"table.{suffix}"
+    write_table(table, path)
+    assert_same(read_table(path, samples=side(suffix, orientation)), table)
+
+
+@settings(quick, max_examples=10)
+@given(table=tables("rows"))
+def test_any_name_and_any_number_survive_in_h5ad(tmp_path, table):
+    write_table(table, tmp_path / "table.h5ad")
+    assert_same(read_table(tmp_path / "table.h5ad"), table)
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the real data are not on this machine")
+@pytest.mark.parametrize("suffix", WRITABLE)
+def test_a_real_table_survives(tmp_path, suffix):
+    table = read_table(DATA / "breast_gse7390_76.npz")
+    assert table.values.shape == (198, 76)
+    write_table(table, tmp_path / f"table.{suffix}")
+    got = read_table(tmp_path / f"table.{suffix}", label_columns=list(table.labels))
+    assert_same(got, as_stored(table, suffix))
+
+
+# ------------------------------------------------------------------------------------------------- writing
+
+
+def test_a_label_cannot_be_called_like_a_feature(tmp_path):
+    table = Table([[1.0]], ["s"], ["a"], {"a": [1]})
+    for suffix in ("csv", "parquet"):
+        with pytest.raises(TableError, match="'a' is a label and a feature"):
+            write_table(table, tmp_path / f"t.{suffix}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_column_gives_way_to_a_feature_of_its_name(tmp_path):
+    for orientation in ("rows", "columns"):
+        table = Table([[1.0, 2.0]], ["feature"], ["sample", "b"], {}, orientation)
+        for suffix in ("csv", "parquet"):
+            write_table(table, tmp_path / f"t.{suffix}")
+            assert_same(read_table(tmp_path / f"t.{suffix}", samples=orientation), table)
+
+
+def write_blocks(path, blocks):
+    with TableWriter(path) as writer:
+        for block in blocks:
+            if isinstance(block, Exception):
+                raise block
+            writer.write(block)
+
+
+@pytest.mark.parametrize("suffix", WRITABLE)
+def test_nothing_is_left_after_an_error(tmp_path, suffix):
+    path = tmp_path / f"t.{suffix}"
+    path.write_text("what was there")
+    block = small_table(labels=False)
+    other = Table([[1.0]], ["s"], ["a"])
+    for blocks, error, said in [
+        ([block, RuntimeError("stop")], RuntimeError, "stop"),
+        ([block, block], TableError, "written before"),
+        ([block, other], TableError, "other features"),
+    ]:
+        with pytest.raises(error, match=said):
+            write_blocks(path, blocks)
+    with pytest.raises(TableError, match="no sample"), TableWriter(path):
+        pass
+    with pytest.raises(TableError, match="infinite"):
+        write_table(Table([[np.inf]], ["s"], ["a"]), path)
+    assert path.read_text() == "what was there"
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_finished_writer_takes_nothing_more(tmp_path):
+    with TableWriter(tmp_path / "t.csv") as writer:
+        writer.write(small_table())
+    with pytest.raises(ValueError, match="complete"):
+        writer.write(small_table())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("GSE1_series_matrix.txt.gz", "read, not written"),
+        ("t.xls", "known are"),
+        ("none/t.csv", "no folder"),
+    ],
+)
+def test_files_that_cannot_be_written(tmp_path, name, said):
+    with pytest.raises(TableError, match=said):
+        write_table(small_table(), tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["a", "a"], "occurs more than once"),
+        (["a", ""], "empty"),
+        (["a", "b\n"], "control"),
+        (["a", "b" * 2000], "limit"),
+        (["a"], "shape"),
+    ],
+)
+def test_tables_have_proper_names(names, said):
+    with pytest.raises(TableError, match=said):
+        Table(np.ones((2, 1)), names, ["f"])
+    with pytest.raises(TableError, match=said):
+        Table(np.ones((1, 2)), ["s"], names)
+
+
+def test_values_are_converted_only_where_they_stay_exact():
+    assert Table(np.ones((1, 1), np.int16), ["s"], ["f"]).values.dtype == np.float32
+    assert Table(np.ones((1, 1), ">f8"), ["s"], ["f"]).values.dtype == np.dtype("=f8")
+    for values in (np.full((1, 1), 2**53 + 1), np.ones((1, 1), complex), np.ones(3), [["x"]]):
+        with pytest.raises(TableError):
+            Table(values, ["s"], ["f"])
+
+
+# ----------------------------------------------------------------------------------------------------- GCT
+
+GCT_12 = "#1.2\n2\t3\nName\tDescription\ts1\ts2\ts3\ng1\tfirst gene\t1\t2\t\ng2\tna\t4\tNA\t6\n"
+GCT_13 = (
+    "#1.3\n2\t2\t1\t2\nid\tsymbol\ts1\ts2\ngroup\tna\tcase\tna\nage\tna\t40\t50\n"
+    'g1\t"TP53\t1\t2\ng2\tESR1\t3\t4\n'
+)
+
+
+def put(tmp_path, text, name):
+    path = tmp_path / name
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.gct", "t.gct.gz"])
+def test_gct_12(tmp_path, name):
+    table = read_table(put(tmp_path, GCT_12, name))
+    assert table.sample_names.tolist() == ["s1", "s2", "s3"]
+    assert table.feature_names.tolist() == ["g1", "g2"]
+    assert np.array_equal(table.values, [[1, 4], [2, np.nan], [np.nan, 6]], equal_nan=True)
+    assert (table.kind, table.orientation, table.labels) == ("gct", "columns", {})
+
+
+def test_gct_13_keeps_the_labels_of_samples(tmp_path):
+    path = put(tmp_path, GCT_13, "t.gct")
+    table = read_table(path, label_columns=["age"])
+    assert table.values.tolist() == [[1, 3], [2, 4]]
+    assert table.labels["group"].tolist() == ["case", ""]
+    assert table.labels["age"].tolist() == [40, 50]
+    blocks = list(iter_row_blocks(path, rows_per_block=1))
+    assert [b.values.tolist() for b in blocks] == [[[1, 3]], [[2, 4]]]
+    assert [b.labels["age"].item() for b in blocks] == [40, 50]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("#1.2", "#1.4", "begins with #1.2 or #1.3"),
+        ("2\t3\n", "2\tx\n", "line 2 .* 2 whole numbers"),
+        ("2\t3\n", "2\t4\n", "announces 4 samples"),
+        ("2\t3\n", "3\t3\n", "announces 3 features, the file has 2"),
+        ("s2", "s1", "'s1' more than once"),
+        ("g2", "g1", "feature names: 'g1'"),
+        ("\t6", "\t6x", "line 5, column 's3': '6x'"),
+        ("\t6", "", "line 5 has 4 cells"),
+    ],
+)
+def test_gct_files_that_contradict_themselves(tmp_path, old, new, said):
+    with pytest.raises(TableError, match=said):
+        read_table(put(tmp_path, GCT_12.replace(old, new), "t.gct"))
+
+
+def test_the_place_of_the_samples_in_gct_is_fixed(tmp_path):
+    with pytest.raises(TableError, match="samples in columns"):
+        read_table(put(tmp_path, GCT_12, "t.gct"), samples="rows")
+
+
+def test_gct_has_no_quotes_for_tabs(tmp_path):
+    table = Table([[1.0]], ["s"], ["a"], {"note": ["a\tb"]})
+    with pytest.raises(TableError, match="tab or a line break"):
+        write_table(table, tmp_path / "t.gct")
+    with pytest.raises(TableError, match="'Name' is a column of its own"):
+        write_table(Table([[1.0]], ["Name"], ["a"]), tmp_path / "t.gct")
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------------------------- series matrix
+
+
+@pytest.mark.parametrize("name", ["GSE1_series_matrix.txt", "GSE1_series_matrix.txt.gz", "x.tsv"])
+def test_series_matrix(tmp_path, name):
+    path = put(tmp_path, series_matrix(), name)
+    table = read_table(path)
+    assert (table.kind, table.orientation) == ("series_matrix", "columns")
+    assert table.sample_names.tolist() == ["GSM1", "GSM2"]
+    assert table.feature_names.tolist() == ["0_at", "1_at", "2_at"]
+    assert table.values.T.ravel().tolist() == np.random.default_rng(0).normal(8, 1, 6).tolist()
+    assert {key: column.tolist() for key, column in table.labels.items()} == {
+        "title": ["tumour GSM1", "tumour GSM2"],
+        "geo_accession": ["GSM1", "GSM2"],
+        "characteristics_ch1": ["breast", ""],
+        "data_processing": ["RMA", "RMA"],
+        "data_processing_2": ["log2", "log2"],
+        "er": ["positive", "negative"],
+        "age": [47.0, 61.0],
+        "grade": ["", ""],
+    }
+    (block,) = iter_row_blocks(path)
+    assert_same(block, table)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("!series_matrix_table_end\n", "", "truncated"),
+        ("!series_matrix_table_begin\n", "", "no line !series_matrix_table_begin"),
+        ('\t"log2"\t"log2"', '\t"log2"', "is about 1 samples, the table has 2"),
+        ('"ID_REF"\t"GSM1"', '"ID_REF"\t"GSM9"', "accessions are not those"),
+        ('"1_at"', '"0_at"', "'0_at' occurs more than once"),
+    ],
+)
+def test_series_matrices_that_contradict_themselves(tmp_path, old, new, said):
+    text = series_matrix().replace(old, new)
+    assert text != series_matrix()
+    with pytest.raises(TableError, match=said):
+        read_table(put(tmp_path, text, "m.txt"))
+
+
+def test_a_series_without_values_says_so(tmp_path):
+    with pytest.raises(TableError, match="no rows"):
+        read_table(put(tmp_path, series_matrix(n_features=0), "m.txt"))
+
+
+# ------------------------------------------------------------------------------------------------- Parquet
+
+
+def test_parquet_files_of_pandas(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "a": [1, 2],
+            "b": np.array([1.5, np.nan], np.float32),
+            "er": [True, False],
+            "group": pd.Categorical(["case", None]),
+        },
+        index=["007", "x"],
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    assert table.sample_names.tolist() == ["007", "x"]
+    assert table.feature_names.tolist() == ["a", "b"]
+    assert np.array_equal(table.values, [[1, 1.5], [2, np.nan]], equal_nan=True)
+    assert table.labels["er"].tolist() == [1, 0]
+    assert table.labels["group"].tolist() == ["case", ""]
+
+
+def test_parquet_without_an_index_has_its_names_first(tmp_path):
+    pd.DataFrame({"id": ["s1"], "a.b": [1.0], "a": [2.0]}).to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet", sample_names=["s1"])
+    assert table.sample_names.tolist() == ["s1"]
+    assert table.values.tolist() == [[1.0, 2.0]]
+    turned = read_table(tmp_path / "t.parquet", sample_names=["a", "a.b"])
+    assert turned.sample_names.tolist() == ["a.b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"x": [1.5], "a": [1.0]}, "first column must hold the names"),
+        ({"x": ["s"], "a": [2**53 + 1]}, "not exact"),
+        ({"x": ["s"], "a": [[1.0]]}, "column 'a' is of type list"),
+        ({"x": ["s"], "a": [pd.Timestamp(0)]}, "column 'a' is of type timestamp"),
+        ({"x": ["s"], "a": ["t"]}, "no column of numbers"),
+        ({"x": ["s", "s"], "a": [1.0, 2.0]}, "'s' occurs more than once"),
+        ({"x": ["s", None], "a": [1.0, 2.0]}, "a name is missing"),
+        ({"x": ["s"], "a": [np.inf]}, "infinite"),
+        ({"x": ["s"]}, "at least one of numbers"),
+    ],
+)
+def test_parquet_files_that_are_no_tables(tmp_path, columns, said):
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    with pytest.raises(TableError, match=said):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_parquet_refuses_repeated_columns(tmp_path):
+    table = pa.Table.from_arrays(
+        [pa.array(["s"]), pa.array([1.0]), pa.array([2.0])], ["x", "a", "a"]
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(TableError, match="'a' occurs more than once"):
+        read_table(tmp_path / "t.parquet")
+
+
+# ---------------------------------------------------------------------------------------------------- h5ad
+
+
+def annotated(X, **layers):
+    obs = pd.DataFrame(
+        {"cell": pd.Categorical(["T", "B", None]), "n": [1, 2, 3], "ok": [True, False, True]},
+        index=["c1", "c2", "c3"],
+    )
+    var = pd.DataFrame(index=["g1", "g2"])
+    return anndata.AnnData(X, obs=obs, var=var, layers=layers)
+
+
+DENSE = np.array([[0.0, 1.5], [2.0, 0.0], [0.0, np.nan]], dtype=np.float32)
+
+
+@pytest.mark.parametrize("form", [np.array, scipy.sparse.csr_matrix, scipy.sparse.csc_matrix])
+def test_h5ad_dense_and_sparse(tmp_path, form):
+    path = tmp_path / "t.h5ad"
+    annotated(form(DENSE), doubled=form(2 * DENSE)).write_h5ad(path)
+    for layer, wanted in [(None, DENSE), ("doubled", 2 * DENSE)]:
+        table = read_table(path, layer=layer)
+        assert table.values.dtype == np.float32
+        assert np.array_equal(table.values, wanted, equal_nan=True)
+        blocks = list(iter_row_blocks(path, layer=layer, rows_per_block=2))
+        assert [b.n_samples for b in blocks] == [2, 1]
+        assert np.array_equal(np.vstack([b.values for b in blocks]), wanted, equal_nan=True)
+    assert (table.kind, table.orientation) == ("h5ad", "rows")
+    assert table.sample_names.tolist() == ["c1", "c2", "c3"]
+    assert table.feature_names.tolist() == ["g1", "g2"]
+    assert table.labels["cell"].tolist() == ["T", "B", ""]
+    assert table.labels["n"].tolist() == [1, 2, 3]
+    assert table.labels["ok"].tolist() == [1, 0, 1]
+
+
+def test_what_is_written_is_an_anndata_file(tmp_path):
+    table = small_table()
+    write_table(table, tmp_path / "t.h5ad")
+    got = anndata.read_h5ad(tmp_path / "t.h5ad")
+    assert np.array_equal(got.X, table.values, equal_nan=True)
+    assert got.obs_names.tolist() == table.sample_names.tolist()
+    assert got.var_names.tolist() == table.feature_names.tolist()
+    assert got.obs["group"].tolist() == ["case", "", "control"]
+
+
+def test_h5ad_says_which_layers_there_are(tmp_path):
+    path = tmp_path / "t.h5ad"
+    annotated(None, counts=DENSE).write_h5ad(path)
+    for layer in (None, "other"):
+        with pytest.raises(TableError, match=r"no .*layers: 'counts'|stored as null"):
+            read_table(path, layer=layer)
+    assert read_table(path, layer="counts").n_samples == 3
+
+
+def test_h5ad_labels_have_proper_names(tmp_path):
+    with pytest.raises(TableError, match="'a/b' cannot name a column"):
+        write_table(Table([[1.0]], ["s"], ["g"], {"a/b": [1]}), tmp_path / "t.h5ad")
+
+
+# ----------------------------------------------------------------------------------------------------- npz
+
+
+def test_npz_as_numpy_writes_it(tmp_path):
+    X = np.arange(6, dtype=np.int16).reshape(3, 2)
+    for order in ("C", "F"):
+        np.savez_compressed(
+            tmp_path / "t.npz",
+            X=np.asarray(X, order=order),
+            y=np.array([1, 0, -1], np.int8),
+            kind=np.array([b"a", b"", b"c"]),
+            features=np.array([b"f1", b"f2"]),
+            n_missing=np.array([0, 3]),
+            classes=np.array(["x"]),
+        )
+        table = read_table(tmp_path / "t.npz")
+        assert table.values.dtype == np.float32
+        assert table.values.tolist() == X.tolist()
+        assert table.feature_names.tolist() == ["f1", "f2"]
+        assert table.sample_names.tolist() == ["sample_1", "sample_2", "sample_3"]
+        assert list(table.labels) == ["y", "kind"]
+        assert table.labels["y"].tolist() == [1, 0, -1]
+        assert table.labels["kind"].tolist() == ["a", "", "c"]
+        assert table.orientation == "rows"
+        blocks = list(iter_row_blocks(tmp_path / "t.npz", rows_per_block=2))
+        assert [b.values.tolist() for b in blocks] == [X[:2].tolist(), X[2:].tolist()]
+        assert blocks[1].labels["y"].tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"X_train": np.ones((2, 2))}, "array 'X'; the file has 'X_train'"),
+        ({"X": np.ones(3)}, "samples x features"),
+        ({"X": np.ones((0, 3))}, "samples x features"),
+        ({"X": np.ones((2, 2), complex)}, "integers or floats"),
+        ({"X": np.ones((2, 2)), "samples": np.array(["a"])}, "'samples' has shape"),
+        ({"X": np.ones((2, 2)), "samples": np.array(["a", "a"])}, "'a' occurs more than once"),
+        ({"X": np.ones((2, 2)), "samples": np.array([b"a", b"\xff"])}, "UTF-8"),
+        ({"X": np.ones((2, 2)), "features": np.array([0.5, 1.5])}, "must hold text"),
+        ({"X": np.array([[1, np.inf]])}, "infinite"),
+        ({"X": np.array([[1, 2**60]])}, "2\\*\\*53"),
+        ({"X": np.array([[{}]], dtype=object)}, "integers or floats"),
+    ],
+)
+def test_npz_files_that_are_no_tables(tmp_path, arrays, said):
+    np.savez(tmp_path / "t.npz", **arrays)
+    with pytest.raises(TableError, match=said):
+        read_table(tmp_path / "t.npz")
+
+
+def test_npz_labels_have_proper_names(tmp_path):
+    with pytest.raises(TableError, match="'X' cannot name a label"):
+        write_table(Table([[1.0]], ["s"], ["g"], {"X": [1]}), tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "h5ad", "gct"])
+def test_labels_that_are_wanted_must_be_there(tmp_path, suffix):
+    write_table(small_table(), tmp_path / f"t.{suffix}")
+    with pytest.raises(TableError, match="no label 'y'; there is 'group', 'days'"):
+        read_table(tmp_path / f"t.{suffix}", label_columns=["y"])
+
+
+# -------------------------------------------------------------------------------------------------- extras
+
+
+@pytest.mark.parametrize(
+    ("module", "suffix", "extra"),
+    [("pyarrow", "csv", "io"), ("pyarrow", "parquet", "io"), ("anndata.io", "h5ad", "anndata")],
+)
+def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, suffix, extra):
+    write_table(small_table(), tmp_path / f"t.{suffix}")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(TableError, match=rf"pip install 'suquan\[{extra}\]'"):
+        read_table(tmp_path / f"t.{suffix}", label_columns=["days"])

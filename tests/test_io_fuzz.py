@@ -1,0 +1,262 @@
+"""Damaged files: the readers say what is wrong, or read what the file says; nothing else."""
+
+import csv
+import gzip
+import io
+import random
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from io_tables import DATA, series_matrix, small_table
+
+from suquan.io import Table, TableError, iter_row_blocks, read_labels, read_table, write_table
+
+N_MUTANTS = 150
+quick = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+MISSING = {"", "NA", "NaN", "nan", "null", "NULL"}
+
+
+def read_or_refuse(path, **options):
+    """The table or None; at once and in blocks the outcome is the same."""
+    table = blocks = None
+    with suppress(TableError):
+        table = read_table(path, **options)
+    with suppress(TableError):
+        blocks = list(iter_row_blocks(path, rows_per_block=3, **options))
+    assert (table is None) == (blocks is None)
+    if table is not None:
+        values = np.vstack([block.values for block in blocks])
+        assert np.array_equal(values, table.values, equal_nan=True)
+    return table
+
+
+def check_against_text(table, text, delimiter, orientation="rows"):
+    """Every number is what the cell says, by an independent reading of the same text."""
+    rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+    header, body = rows[0], rows[1:]
+    values = table.values if orientation == "rows" else table.values.T
+    row_names = table.sample_names if orientation == "rows" else table.feature_names
+    column_names = table.feature_names if orientation == "rows" else table.sample_names
+    assert [row[0] for row in body] == row_names.tolist()
+    assert all(len(row) == len(header) for row in body)
+    assert set(header[1:]) == {*column_names.tolist(), *table.labels}
+    for j, name in enumerate(column_names.tolist()):
+        cells = [row[header.index(name, 1)] for row in body]
+        wanted = [np.nan if cell in MISSING else float(cell) for cell in cells]
+        assert np.array_equal(values[:, j], wanted, equal_nan=True)
+
+
+# --------------------------------------------------------------------------------------------- mutated files
+
+CELLS = [
+    "1,5",
+    "1e5x",
+    "NA",
+    "N/A",
+    "",
+    "inf",
+    "-",
+    "x",
+    '"',
+    '""',
+    '"1"2',
+    "1e400",
+    "007",
+    "\t",
+    ";",
+]
+BYTES = b'0123456789.,-eE"\n\r\t;x \x00\xff\xe9'
+
+
+def mutants(data, n, seed=0):
+    """Copies with changed, lost and repeated bytes, cells and lines."""
+    rng = random.Random(seed)
+    for i in range(n):
+        yield [_change_bytes, _change_cell, _change_lines, _cut][i % 4](rng, data)
+
+
+def _change_bytes(rng, data):
+    out = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 5])):
+        at = rng.randrange(len(out))
+        how = rng.randrange(3)
+        if how == 0:
+            out[at] = rng.choice(BYTES)
+        elif how == 1:
+            del out[at]
+        else:
+            out.insert(at, rng.choice(BYTES))
+    return bytes(out)
+
+
+def _change_cell(rng, data):
+    lines = data.split(b"\n")
+    i = rng.randrange(len(lines))
+    mark = b"\t" if b"\t" in lines[i] else b","
+    cells = lines[i].split(mark)
+    cells[rng.randrange(len(cells))] = rng.choice(CELLS).encode()
+    lines[i] = mark.join(cells)
+    return b"\n".join(lines)
+
+
+def _change_lines(rng, data):
+    lines = data.split(b"\n")
+    i, how = rng.randrange(len(lines)), rng.randrange(4)
+    if how == 0:
+        del lines[i]
+    elif how == 1:
+        lines.insert(i, lines[rng.randrange(len(lines))])
+    elif how == 2:
+        lines.insert(i, b"")
+    else:
+        lines[i] = lines[i][: rng.randrange(len(lines[i]) + 1)]
+    return b"\n".join(lines)
+
+
+def _cut(rng, data):
+    return data[: rng.randrange(len(data))]
+
+
+def own_table(orientation):
+    rng = np.random.default_rng(1)
+    values = rng.normal(8, 2, (7, 5))
+    values[2, 3] = np.nan
+    return Table(
+        values, [f"s{i}" for i in range(7)], [f"{i}_at" for i in range(5)], {}, orientation
+    )
+
+
+def real_table(orientation):
+    if not DATA.exists():
+        pytest.skip("the real data are not on this machine")
+    table = read_table(DATA / "breast_vdx150.npz")
+    keep = (slice(12), slice(9))
+    return Table(
+        table.values[keep], table.sample_names[:12], table.feature_names[:9], {}, orientation
+    )
+
+
+@pytest.mark.parametrize("orientation", ["rows", "columns"])
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+@pytest.mark.parametrize("table", [own_table, real_table])
+def test_mutated_text_is_refused_or_read_as_it_stands(tmp_path, table, suffix, orientation):
+    path = tmp_path / f"t.{suffix}"
+    write_table(table(orientation), path)
+    n_read = 0
+    for mutant in mutants(path.read_bytes(), N_MUTANTS):
+        path.write_bytes(mutant)
+        got = read_or_refuse(path, samples=orientation)
+        if got is not None:
+            n_read += 1
+            text = mutant.decode("utf-8-sig")
+            check_against_text(got, text, {"csv": ",", "tsv": "\t"}[suffix], orientation)
+    assert 0 < n_read < N_MUTANTS
+
+
+@pytest.mark.parametrize("table", [own_table, real_table])
+@pytest.mark.parametrize("suffix", ["csv.gz", "gct", "gct.gz", "parquet", "npz", "h5ad"])
+def test_mutated_files_of_every_kind_are_refused_or_read(tmp_path, table, suffix):
+    path = tmp_path / f"t.{suffix}"
+    original = table("rows")
+    write_table(original, path)
+    data = path.read_bytes()
+    for mutant in mutants(data, 40 if suffix == "h5ad" else N_MUTANTS):
+        path.write_bytes(mutant)
+        got = read_or_refuse(path)
+        if got is not None and suffix in ("csv.gz", "npz"):
+            # These kinds have a checksum over the values: what is read is what was written.
+            shared = [n for n in got.sample_names.tolist() if n in original.sample_names.tolist()]
+            rows = [original.sample_names.tolist().index(name) for name in shared]
+            mine = [got.sample_names.tolist().index(name) for name in shared]
+            assert np.array_equal(got.values[mine], original.values[rows], equal_nan=True)
+
+
+@pytest.mark.parametrize("suffix", ["txt", "txt.gz"])
+def test_mutated_series_matrices_are_refused_or_read(tmp_path, suffix):
+    path = tmp_path / f"m.{suffix}"
+    data = series_matrix(n_features=6).encode()
+    for mutant in mutants(data, N_MUTANTS):
+        path.write_bytes(gzip.compress(mutant) if suffix == "txt.gz" else mutant)
+        read_or_refuse(path)
+
+
+def test_mutated_label_files_are_refused_or_read(tmp_path):
+    path = tmp_path / "labels.csv"
+    data = b"id,relapse,years\n" + b"".join(b"s%d,%d,%d.5\n" % (i, i % 2, i) for i in range(12))
+    for mutant in mutants(data, N_MUTANTS):
+        path.write_bytes(mutant)
+        try:
+            labels = read_labels(path)
+        except TableError:
+            continue
+        assert all(len(column) == len(labels.sample_names) for column in labels.columns.values())
+
+
+# -------------------------------------------------------------------------------------------- invented files
+
+
+@quick
+@given(data=st.binary(max_size=200), suffix=st.sampled_from(["csv", "tsv", "gct", "npz", "txt"]))
+def test_any_bytes_are_refused_or_read(tmp_path, data, suffix):
+    path = tmp_path / f"t.{suffix}"
+    path.write_bytes(data)
+    read_or_refuse(path)
+    if suffix in ("csv", "tsv"):
+        with suppress(TableError):
+            read_labels(path)
+
+
+cell = st.one_of(
+    st.sampled_from([*CELLS, "1", "2.5", "-3e2", "a", "case", " 1", "+4", "null", "1.0"]),
+    st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters='"\r\n,'), max_size=4),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+)
+
+
+@quick
+@given(
+    rows=st.integers(2, 4).flatmap(
+        lambda width: st.lists(
+            st.lists(cell, min_size=width, max_size=width), min_size=2, max_size=5
+        )
+    ),
+    orientation=st.sampled_from(["rows", "columns"]),
+)
+def test_any_cells_are_refused_or_read_as_they_stand(tmp_path, rows, orientation):
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    path = tmp_path / "t.csv"
+    path.write_text(out.getvalue(), encoding="utf-8", newline="")
+    table = read_or_refuse(path, samples=orientation)
+    if table is not None:
+        text = path.read_bytes().decode("utf-8-sig")
+        check_against_text(table, text, ",", orientation)
+
+
+@quick
+@given(
+    names=st.lists(st.sampled_from(["a", "b", "a.1", "x", "x.1", ""]), min_size=2, max_size=4),
+    samples=st.lists(st.sampled_from(["007", "7", "7.0", "NA", "s"]), min_size=1, max_size=4),
+)
+def test_repeated_names_are_never_renamed(tmp_path, names, samples):
+    path = tmp_path / "t.csv"
+    lines = [",".join(["id", *names])] + [",".join([s, *["1"] * len(names)]) for s in samples]
+    path.write_text("\n".join(lines))
+    table = read_or_refuse(path)
+    proper = len(set(names)) == len(names) and "" not in names and len(set(samples)) == len(samples)
+    assert (table is not None) == proper
+    if table is not None:
+        assert table.feature_names.tolist() == names
+        assert table.sample_names.tolist() == samples
+
+
+def test_the_small_table_itself_is_read(tmp_path):
+    """The mutations start from files that are fine."""
+    for suffix in ("csv", "gct", "npz", "parquet", "h5ad"):
+        write_table(small_table(labels=False), tmp_path / f"t.{suffix}")
+        assert read_or_refuse(tmp_path / f"t.{suffix}") is not None

@@ -1,0 +1,240 @@
+"""Tables in text files: what is read, and what is refused with its place."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from suquan.io import TableError, iter_row_blocks, read_table
+
+
+def write(tmp_path, text, name="table.csv"):
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def read(tmp_path, text, name="table.csv", **options):
+    """The table, read at once and in blocks, which must agree."""
+    path = write(tmp_path, text, name)
+    table = read_table(path, **options)
+    blocks = list(iter_row_blocks(path, rows_per_block=1, **options))
+    assert np.array_equal(np.vstack([b.values for b in blocks]), table.values, equal_nan=True)
+    assert [b.sample_names.item() for b in blocks] == table.sample_names.tolist()
+    assert all((b.feature_names == table.feature_names).all() for b in blocks)
+    return table
+
+
+# -------------------------------------------------------------------------------------------------- taken
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("last", [True, False])
+def test_line_ends_and_byte_order_marks_do_not_matter(tmp_path, end, start, last):
+    text = start + end.join(["id,a,b", "s1,1,2", "s2,3,4"]) + (end if last else "")
+    table = read(tmp_path, text)
+    assert table.feature_names.tolist() == ["a", "b"]
+    assert table.values.tolist() == [[1, 2], [3, 4]]
+    assert (table.kind, table.orientation) == ("csv", "rows")
+
+
+def test_names_stay_as_they_are_written(tmp_path):
+    table = read(tmp_path, 'id,1e5,x,x.1,"a,b", c\n007,1,2,3,4,5\nNA,1,2,3,4,5\n1.0,1,2,3,4,5\n')
+    assert table.feature_names.tolist() == ["1e5", "x", "x.1", "a,b", " c"]
+    assert table.sample_names.tolist() == ["007", "NA", "1.0"]
+
+
+def test_a_numeric_index_is_a_name_and_no_feature(tmp_path):
+    table = read(tmp_path, ",a\n0,1.5\n1,2.5\n")
+    assert table.sample_names.tolist() == ["0", "1"]
+    assert table.feature_names.tolist() == ["a"]
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "NaN", "nan", "null", "NULL", '""', '"NA"'])
+def test_missing_values_have_these_spellings(tmp_path, cell):
+    assert np.isnan(read(tmp_path, f"id,a,b\ns1,{cell},1\ns2,2,3\n").values[0, 0])
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["1e5", "+1.5", "-.5", "5.", " 7 ", '"1.5"', "1e-400", "1" * 30, "0.1000000000000000055"],
+)
+def test_numbers_are_the_nearest_doubles(tmp_path, cell):
+    assert read(tmp_path, f"id,a\ns1,{cell}\n").values.item() == float(cell.strip('"'))
+
+
+def test_a_column_of_text_is_a_label(tmp_path):
+    table = read(tmp_path, "id,a,group,b\ns1,1,case,2\ns2,3,NA,4\n")
+    assert table.feature_names.tolist() == ["a", "b"]
+    assert table.labels["group"].tolist() == ["case", ""]
+
+
+def test_a_numeric_column_is_a_label_where_it_is_named(tmp_path):
+    text = "id,a,y,code\ns1,1,1,007\ns2,3,NA,2\n"
+    table = read(tmp_path, text, label_columns=["y", "code"])
+    assert table.feature_names.tolist() == ["a"]
+    assert np.array_equal(table.labels["y"], [1, np.nan], equal_nan=True)
+    assert table.labels["code"].tolist() == ["007", "2"]
+
+
+def test_columns_can_be_left_out(tmp_path):
+    table = read(tmp_path, "id,a,2nd,b\ns1,1,1x,2\ns2,3,1y,4\n", ignore_columns=["2nd"])
+    assert table.feature_names.tolist() == ["a", "b"]
+    assert table.labels == {}
+
+
+def test_samples_in_columns_with_rows_of_labels(tmp_path):
+    text = "gene\ts1\ts2\ngroup\tcase\tNA\nTP53\t1\t+2\nage\t40\t\nESR1\tNA\t 4\n"
+    options = {"samples": "columns", "label_columns": ["group", "age"]}
+    table = read(tmp_path, text, "t.tsv", **options)
+    assert table.orientation == "columns"
+    assert table.feature_names.tolist() == ["TP53", "ESR1"]
+    assert np.array_equal(table.values, [[1, np.nan], [2, 4]], equal_nan=True)
+    assert table.labels["group"].tolist() == ["case", ""]
+    assert np.array_equal(table.labels["age"], [40, np.nan], equal_nan=True)
+
+
+def test_samples_are_found_by_their_names(tmp_path):
+    text = "x,s1,s2\ng1,1,2\ng2,3,4\n"
+    assert read(tmp_path, text, sample_names=["s2", "s9"]).sample_names.tolist() == ["s1", "s2"]
+    assert read(tmp_path, text, sample_names=["g2"]).sample_names.tolist() == ["g1", "g2"]
+    assert read(tmp_path, text).orientation == "rows"
+
+
+@pytest.mark.parametrize(("names", "said"), [(["z"], "none of the 1"), (["s1", "g1"], "as many")])
+def test_samples_that_cannot_be_found_are_an_error(tmp_path, names, said):
+    with pytest.raises(TableError, match=said):
+        read(tmp_path, "x,s1,s2\ng1,1,2\ng2,3,4\n", sample_names=names)
+
+
+# ------------------------------------------------------------------------------------------------- refused
+
+REFUSED = {
+    "nothing": ("", "the file is empty"),
+    "blank": ("\n\n", "holds no header"),
+    "header": ("id,a\n", "a header and no rows"),
+    "one column": ("id\ns1\n", "line 1 has one cell"),
+    "semicolons": ("id;a\ns1;1,5\n", "separated by semicolons.*decimal points"),
+    "tabs": ("id\ta\ns1\t1\n", "separated by tabs.*name it .tsv"),
+    "short": ("id,a,b\ns1,1,2\ns2,3\n", "line 3 has 2 cells, the header has 3"),
+    "long": ("id,a,b\ns1,1,2\n\ns2,3,4,5\n", "line 4 has 4 cells"),
+    "decimal comma": ("id,a\ns1,1,5\n", "line 2 has 3 cells.*decimal commas"),
+    "quoted comma": ('id,a\ns1,2\ns2,"1,5"\n', "line 3, column 'a': '1,5'.*decimal point"),
+    "text": ("id,a,b\ns1,1,2\ns2,3,1e5x\n", "line 3, column 'b': '1e5x'"),
+    "text first": ("id,a\ns1,1e5x\ns2,3\n", "line 2, column 'a': '1e5x' is neither"),
+    "mixed": ("id,a,b\ns1,1,x\ns2,1,2\n", "line 3, column 'b': '2' in a column of text"),
+    "other missing": ("id,a\ns1,1\ns2,N/A\n", "line 3, column 'a': 'N/A'.*NA, NaN"),
+    "padded missing": ("id,a\ns1,1\ns2, NA\n", "line 3, column 'a': ' NA'"),
+    "dash": ("id,a,b\ns1,1,-\ns2,1,-\n", "line 2, column 'b': '-'"),
+    "infinite": ("id,a\ns1,1\ns2,inf\n", "line 3, column 'a': 'inf'"),
+    "too large": ("id,a\ns1,1\ns2,-1e400\n", "line 3.*too large for a double"),
+    "other nan": ("id,a\ns1,1\ns2,-nan\n", "line 3, column 'a': '-nan'"),
+    "hexadecimal": ("id,a\ns1,1\ns2,0x10\n", "line 3, column 'a'"),
+    "underscore": ("id,a\ns1,1\ns2,1_000\n", "line 3, column 'a'"),
+    "other digits": ("id,a\ns1,1\ns2,١\n", "line 3, column 'a'"),
+    "twice a feature": ("id,a,a\ns1,1,2\n", "'a' more than once"),
+    "twice a sample": ("id,a\ns1,1\ns1,2\n", "sample names: 's1' occurs more than once"),
+    "feature without name": ("id,a,\ns1,1,2\n", "column 3: a name is empty"),
+    "sample without name": ("id,a\ns1,1\n,2\n", "line 3, column 1: a name is empty"),
+    "control": ("id,a\ns\x001,1\n", "control character"),
+    "no names": ("a,b\n1.5,2\n2.5,3\n", "line 2: the first column holds the names"),
+    "no numbers": ("id,a\ns1,x\ns2,y\n", "no column of numbers"),
+    "latin": (b"id,a\ns1,1\ns\xe9,2\n", "line 3 is not UTF-8"),
+    "latin header": (b"id,\xe9\ns1,1\n", "line 1 is not UTF-8"),
+    "utf-16": ("id,a\ns1,1\n".encode("utf-16"), "UTF-16"),
+    "open quote": ('id,a\ns1,"1\ns2,2\n', "cannot be split|not a usable"),
+    "text after quote": ('id,a\ns1,1\ns2,"1"2\n', "line 3 cannot be split"),
+    "gzip": (gzip.compress(b"id,a\ns1,1\n"), "gzip-compressed data .name it .csv.gz"),
+    "zip": (b"PK\x03\x04xxxx", "a zip file"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_doubtful_files_are_refused_with_the_place(tmp_path, case):
+    text, said = REFUSED[case]
+    path = write(tmp_path, text)
+    with pytest.raises(TableError, match=said) as caught:
+        read_table(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(TableError, match=said):
+        list(iter_row_blocks(path, rows_per_block=1))
+
+
+def test_the_place_is_found_far_down_the_file(tmp_path):
+    lines = ["id,a,b"] + [f"s{i},{i},1" for i in range(200_000)]
+    lines[150_001] = "s150000,150000,1.2.3"
+    with pytest.raises(TableError, match=r"line 150002, column 'b': '1.2.3'"):
+        read_table(write(tmp_path, "\n".join(lines)))
+
+
+def test_a_column_that_shows_text_late_is_named(tmp_path):
+    text = "id,a,b\n" + "".join(f"s{i},1,NA\n" for i in range(200)) + "t,1,word\n"
+    with pytest.raises(TableError, match=r"line 202, column 'b': 'word'.*label_columns"):
+        read_table(write(tmp_path, text))
+    table = read_table(write(tmp_path, text), label_columns=["b"])
+    assert table.labels["b"][-1] == "word"
+
+
+def test_rows_written_by_r_without_a_name_for_the_first_column(tmp_path):
+    with pytest.raises(TableError, match=r"col.names=NA"):
+        read_table(write(tmp_path, "a\tb\ns1\t1\t2\n", "t.tsv"))
+
+
+def test_a_description_beside_samples_in_columns(tmp_path):
+    path = write(tmp_path, "gene,symbol,s1\ng1,TP53,1\n")
+    with pytest.raises(TableError, match=r"column 'symbol': 'TP53'.*ignore_columns \('symbol'\)"):
+        read_table(path, samples="columns")
+    table = read_table(path, samples="columns", ignore_columns=["symbol"])
+    assert table.values.tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("samples", ["rows", "columns"])
+def test_unknown_columns_are_named(tmp_path, samples):
+    path = write(tmp_path, "id,a\ns1,1\n")
+    with pytest.raises(TableError, match="label_columns names 'z'"):
+        read_table(path, samples=samples, label_columns=["z"])
+    with pytest.raises(TableError, match="ignore_columns names 'z'"):
+        read_table(path, samples=samples, ignore_columns=["z"])
+
+
+def test_files_that_are_none(tmp_path):
+    (tmp_path / "folder.csv").mkdir()
+    for name, said in [
+        ("none.csv", "no such file"),
+        ("folder.csv", "directory"),
+        ("x.xlsx", "known are"),
+        ("x", "known are"),
+        ("x.npz.gz", "known are"),
+    ]:
+        with pytest.raises(TableError, match=said):
+            read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("keep", [5, 15, 40, -1])
+def test_a_truncated_gzip_file_is_refused(tmp_path, keep):
+    text = "id,a,b\n" + "".join(f"s{i},{i / 7},{i / 3}\n" for i in range(500))
+    path = write(tmp_path, gzip.compress(text.encode())[:keep], "t.csv.gz")
+    with pytest.raises(TableError, match=r"damaged|truncated|not gzip"):
+        read_table(path)
+
+
+def test_a_plain_file_named_gz_is_refused(tmp_path):
+    with pytest.raises(TableError, match="not gzip"):
+        read_table(write(tmp_path, "id,a\ns1,1\n", "t.csv.gz"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"samples": "up"}, {"label_columns": "y"}, {"ignore_columns": "y"}],
+)
+def test_wrong_options_are_no_table_errors(tmp_path, options):
+    with pytest.raises(ValueError, match=r"samples|several names") as caught:
+        read_table(write(tmp_path, "id,a\ns1,1\n"), **options)
+    assert not isinstance(caught.value, TableError)
+
+
+def test_layers_belong_to_h5ad(tmp_path):
+    with pytest.raises(TableError, match="layers are a part of h5ad"):
+        read_table(write(tmp_path, "id,a\ns1,1\n"), layer="counts")

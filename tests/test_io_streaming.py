@@ -1,0 +1,128 @@
+"""Reading and writing in blocks: memory does not grow with the number of samples."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from suquan.io import Table, TableWriter, iter_row_blocks, write_table
+from suquan.io._tiles import Tiles
+
+# Growth of the peak memory, in MiB, over a small table of the same kind. (VmHWM, because ru_maxrss begins with
+# the peak of the process that started this one.) The budget is made smaller than the table, so that a table
+# of ordinary size shows whether it is kept.
+MEASURE = """
+import json, re, sys
+from suquan.io import TableWriter, _budget, iter_row_blocks
+
+def copy(source, target, samples, orientation):
+    total = 0.0
+    with TableWriter(target, orientation=orientation) as writer:
+        for block in iter_row_blocks(source, samples=samples):
+            total += float(block.values.sum())
+            writer.write(block)
+    return total
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+
+small, large, target, samples, orientation = sys.argv[1:]
+# Every column of every group of rows has an entry in the index of a Parquet file: no tiny groups there.
+_budget.VALUES = 2**20 if target.endswith("parquet") else 2**17
+copy(small, target, samples, orientation)
+before = peak()
+total = copy(large, target, samples, orientation)
+print(json.dumps([peak() - before, total]))
+"""
+N_LARGE, N_SMALL, WIDTH = 32_000, 16_000, 250  # rows of the file, and its columns
+TABLE_MIB = N_LARGE * WIDTH * 8 / 2**20  # 61 as doubles
+
+
+def write_file(path, orientation, n_rows):
+    """A file with that many rows; returns the sum of its values."""
+    rng = np.random.default_rng(0)
+    columns = [f"c{j}" for j in range(WIDTH)]
+    values = rng.integers(0, 10, (400, WIDTH)).astype(float)
+    if orientation == "columns":
+        table = Table(
+            np.tile(values, (n_rows // 400, 1)).T,
+            columns,
+            [f"r{i}" for i in range(n_rows)],
+            {},
+            orientation,
+        )
+        write_table(table, path)
+    else:
+        with TableWriter(path) as writer:
+            for start in range(0, n_rows, 400):
+                writer.write(Table(values, [f"r{start + i}" for i in range(400)], columns))
+    return values.sum() * (n_rows // 400)
+
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("suffix", "orientation"),
+    [
+        ("csv", "rows"),
+        pytest.param("csv", "columns", marks=slow),
+        pytest.param("npz", "rows", marks=slow),
+        pytest.param("tsv.gz", "rows", marks=slow),
+        pytest.param("gct", "columns", marks=slow),
+        pytest.param("parquet", "rows", marks=slow),
+        pytest.param("parquet", "columns", marks=slow),
+        pytest.param("h5ad", "rows", marks=slow),
+    ],
+)
+def test_memory_does_not_grow_with_the_table(tmp_path, suffix, orientation):
+    small, large = tmp_path / f"small.{suffix}", tmp_path / f"large.{suffix}"
+    write_file(small, orientation, N_SMALL)
+    total = write_file(large, orientation, N_LARGE)
+    samples = orientation if suffix.partition(".")[0] in ("csv", "tsv", "parquet") else "auto"
+    arguments = [small, large, tmp_path / f"copy.{suffix}", samples, orientation]
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", MEASURE, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr
+    growth, copied = json.loads(result.stdout)
+    assert copied == total
+    print(f"{suffix} {orientation}: {growth:.1f} MiB for a table of {TABLE_MIB:.1f} MiB")
+    assert growth < TABLE_MIB / 2
+
+
+def test_blocks_have_the_size_that_was_asked_for(tmp_path):
+    path = tmp_path / "t.csv"
+    write_table(Table(np.ones((1203, 3)), [f"s{i}" for i in range(1203)], ["a", "b", "c"]), path)
+    sizes = [block.n_samples for block in iter_row_blocks(path, rows_per_block=100)]
+    assert sizes == [100] * 12 + [3]
+    assert [block.n_samples for block in iter_row_blocks(path)] == [1203]
+    with pytest.raises(ValueError, match="positive"):
+        iter_row_blocks(path, rows_per_block=0)
+
+
+def test_a_table_wider_than_a_block_of_bytes_is_read(tmp_path):
+    """A line longer than the smallest part that is parsed at a time (1 MiB)."""
+    path = tmp_path / "t.csv"
+    values = np.random.default_rng(0).normal(size=(3, 80_000))
+    table = Table(values, ["a", "b", "c"], [f"g{j}" for j in range(80_000)])
+    with TableWriter(path) as writer:
+        writer.write(table)
+    got = np.vstack([block.values for block in iter_row_blocks(path, rows_per_block=1)])
+    assert np.array_equal(got, values)
+
+
+@pytest.mark.parametrize("heights", [[1], [3, 1, 4], [2, 2, 2]])
+def test_tiles_turn_a_matrix(heights):
+    matrix = np.random.default_rng(0).normal(size=(sum(heights), 5))
+    with Tiles() as tiles:
+        for start, stop in zip(np.cumsum([0, *heights]), np.cumsum(heights), strict=False):
+            tiles.add(matrix[start:stop])
+        assert np.array_equal(tiles.columns(1, 4), matrix.T[1:4])
+        assert np.array_equal(tiles.columns(0, 5), matrix.T)
