@@ -57,7 +57,19 @@ _HOMES = {
     "targets": ("make_target_quantiles",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
-_SUBMODULES = {*_HOMES, "datasets", "losses", "objective", "prox", "solvers", "statistics"}
+_SUBMODULES = {
+    *_HOMES,
+    "datasets",
+    "io",
+    "losses",
+    "objective",
+    "plotting",
+    "prox",
+    "report",
+    "solvers",
+    "statistics",
+    "streaming",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -211,7 +211,7 @@ def normalize(
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column (row, where samples lie in columns) that is a label: copied as it is; may be repeated.",
+            help="Column (row, where samples lie in columns) that is copied as it is; may be repeated.",
         ),
     ] = None,
     ignore: Ignore = None,
