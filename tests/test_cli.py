@@ -367,6 +367,8 @@ def test_predict_without_a_file_prints_the_table_alone(data, model):
     result = succeed("predict", model, data / "table.csv")
     assert result.stdout.splitlines()[0] == "sample,score,probability,predicted"
     assert len(result.stdout.splitlines()) == 61
+    assert "60 samples scored" in result.stderr
+    assert succeed("predict", model, data / "table.csv", "-q").stderr == ""
 
 
 def test_predict_drops_extra_features_and_tells_what_missing_ones_cost(data, model, tmp_path):
@@ -379,7 +381,7 @@ def test_predict_drops_extra_features_and_tells_what_missing_ones_cost(data, mod
     result = succeed("predict", model, tmp_path / "light.csv", "-o", tmp_path / "s.csv")
     assert f"1 of the model's 12 features are missing, first '{light}'" in result.stderr
     assert f"{share.min():.1%} of its weight" in result.stderr
-    assert "11 of the model's 12 features; 1 others dropped" in result.stdout
+    assert "11 of the model's 12 features; 1 other dropped" in result.stdout
     frame.drop(columns=[light, heavy]).to_csv(tmp_path / "heavy.csv", index=False)
     limit = share.max()
     message = fail("predict", model, tmp_path / "heavy.csv", "--max-lost", limit)
@@ -686,6 +688,18 @@ def test_compare_does_regression_and_several_classes(data, tmp_path):
         assert told["scoring"] == scoring
 
 
+def test_compare_takes_all_methods_that_can_do_the_task():
+    from suquan.cli._compare import default_methods
+    from suquan.cli._inputs import Problem
+
+    def methods(*names):
+        return default_methods(Problem(np.eye(2), np.arange(2), None, None, list(names)))
+
+    assert "svd" in methods("a", "b")
+    assert "svd" not in methods("a", "b", "c")
+    assert "svd" not in methods()
+
+
 def test_compare_explains_mistakes(data, tmp_path):
     labels = ["--labels", data / "labels.csv", "--label", "relapse"]
     (tmp_path / "file").write_text("")
@@ -694,6 +708,8 @@ def test_compare_explains_mistakes(data, tmp_path):
         "compare", data / "table.csv", *labels, "--out", tmp_path / "o", "--methods", "gauss"
     )
     assert "unknown method 'gauss'; known are raw, median" in message
+    fail("compare", data / "table.csv", *labels[:3], "absent", "--out", tmp_path / "o")
+    assert not (tmp_path / "o").exists()
 
 
 # ---------------------------------------------------------------------------------------- real processes

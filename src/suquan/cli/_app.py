@@ -344,9 +344,7 @@ def predict(
     Features are matched by name; a sample gets the same score alone and in a batch.
     """
     # Without a file the scores go to standard output, and nothing else does.
-    with running(
-        "predict", quiet=quiet or (scores is None and not as_json), as_json=as_json
-    ) as output:
+    with running("predict", quiet=quiet, as_json=as_json, keep_stdout=scores is None) as output:
         from suquan.cli._predict import run_predict
 
         run_predict(

@@ -43,10 +43,12 @@ def run_compare(
 ) -> None:
     """Compare, fit, and write tables, figures, the model and the report."""
     check_methods(methods, METHOD_NAMES)
-    make_folder(folder)
+    check_folder(folder)
     problem = load_problem(
         path, labels, output, samples=samples, layer=layer, ignore=ignore, missing=missing
     )
+    outer, inner = make_splitter(cv, seed, problem), make_splitter(inner_cv, seed, problem)
+    folder.mkdir(parents=True, exist_ok=True)
     if not methods:
         methods = default_methods(problem)
     n_parts = len(methods) * cv[0] * cv[1]
@@ -62,8 +64,8 @@ def run_compare(
             problem.X,
             problem.y,
             methods=list(methods),
-            outer_cv=make_splitter(cv, seed, problem),
-            inner_cv=make_splitter(inner_cv, seed, problem),
+            outer_cv=outer,
+            inner_cv=inner,
             scoring=problem.scoring,
             n_jobs=n_jobs,
             random_state=seed,
@@ -114,11 +116,10 @@ def run_compare(
     )
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder of the results, or refuse a file of that name."""
+def check_folder(folder: Path) -> None:
+    """Refuse a file of that name."""
     if folder.exists() and not folder.is_dir():
         raise TableError(f"{folder} is a file; give a folder")
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def default_methods(problem: Problem) -> list[str]:

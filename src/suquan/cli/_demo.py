@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from suquan._files import replace_file
-from suquan.cli._compare import make_folder, run_compare
+from suquan.cli._compare import check_folder, run_compare
 from suquan.cli._fit import run_fit
 from suquan.cli._inputs import LabelChoice
 from suquan.cli._output import Output
@@ -26,7 +26,8 @@ GRIDS: dict[str, Any] = {"alphas": 4, "smoothnesses": 3}
 
 def run_demo(folder: Path, output: Output, *, seed: int, n_jobs: int) -> None:
     """Simulate, compare, fit, save, score a new patient, report."""
-    make_folder(folder)
+    check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     table, labels, patient = write_data(folder, seed)
     output.say(
         f"{N_PATIENTS} simulated patients, {N_GENES} genes. Relapse depends on the values after normalisation "

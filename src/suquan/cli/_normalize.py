@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +35,21 @@ def run_normalize(
 ) -> None:
     """Normalise a table block by block."""
     values = resolve_target_option(target)
-    done = normalize_file(
-        source,
-        destination,
-        values,
-        ties=ties,
-        missing=missing,
-        samples=samples,
-        layer=layer,
-        label_columns=labels,
-        ignore_columns=ignore,
-        rows_per_block=block_samples,
-        n_jobs=n_jobs,
-        progress=_progress(output),
-    )
+    with _progress(output) as show:
+        done = normalize_file(
+            source,
+            destination,
+            values,
+            ties=ties,
+            missing=missing,
+            samples=samples,
+            layer=layer,
+            label_columns=labels,
+            ignore_columns=ignore,
+            rows_per_block=block_samples,
+            n_jobs=n_jobs,
+            progress=show,
+        )
     if not isinstance(values, str) and len(values) != done.n_features:
         output.say(
             f"the target of {len(values):,} values was interpolated to the {done.n_features:,} features"
@@ -104,13 +106,19 @@ def resolve_target_option(target: str) -> Any:
     return values
 
 
-def _progress(output: Output) -> Callable[[str, int], None] | None:
-    """Counts on one line of a terminal."""
+@contextmanager
+def _progress(output: Output) -> Iterator[Callable[[str, int], None] | None]:
+    """Counts on one line of a terminal, which is cleared in the end."""
     if not (output.shows_progress and sys.stderr.isatty()):
-        return None
+        yield None
+        return
 
     def show(what: str, count: int) -> None:
         sys.stderr.write(f"\r\x1b[2K{what}: {count:,} samples")
         sys.stderr.flush()
 
-    return show
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()

@@ -30,10 +30,15 @@ class Output:
     quiet : bool
         Only errors.
     as_json : bool
-        At the end, one JSON object on standard output; everything else goes to standard error.
+        At the end, one JSON object on standard output.
+    keep_stdout : bool
+        Lines go to standard error, because standard output is for results alone; so with `as_json`.
     """
 
-    def __init__(self, command: str, *, quiet: bool = False, as_json: bool = False) -> None:
+    def __init__(
+        self, command: str, *, quiet: bool = False, as_json: bool = False, keep_stdout: bool = False
+    ) -> None:
+        self._to_stderr = as_json or keep_stdout
         self.command = command
         self.quiet = quiet
         self.as_json = as_json
@@ -61,7 +66,7 @@ class Output:
     def say(self, line: Any, *, strong: bool = False) -> None:
         """Tell people a line."""
         if not self.quiet:
-            self._print(safe(line), error=self.as_json, style="bold" if strong else None)
+            self._print(safe(line), error=self._to_stderr, style="bold" if strong else None)
 
     def keep(self, **results: Any) -> None:
         """Keep results for the JSON object."""
@@ -84,7 +89,7 @@ class Output:
             shown.add_row(*(Text(safe(cell)) for cell in row))
         if title:
             self.say(title, strong=True)
-        self._console(error=self.as_json).print(shown)
+        self._console(error=self._to_stderr).print(shown)
 
     def warn(self, text: Any) -> None:
         """Warn once of each thing."""
@@ -125,11 +130,13 @@ def jsonable(value: Any) -> Any:
 
 
 @contextmanager
-def running(command: str, *, quiet: bool, as_json: bool) -> Iterator[Output]:
+def running(
+    command: str, *, quiet: bool, as_json: bool, keep_stdout: bool = False
+) -> Iterator[Output]:
     """Run a command: show warnings as lines, and turn what goes wrong into one line and an exit code."""
     import typer
 
-    output = Output(command, quiet=quiet, as_json=as_json)
+    output = Output(command, quiet=quiet, as_json=as_json, keep_stdout=keep_stdout)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)

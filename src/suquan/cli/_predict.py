@@ -108,7 +108,8 @@ def _score_blocks(
         )
         if not told:
             told = True
-            dropped = f"; {len(aligned.extra):,} others dropped" if len(aligned.extra) else ""
+            n_extra = len(aligned.extra)
+            dropped = f"; {n_extra:,} other{'s' * (n_extra > 1)} dropped" if n_extra else ""
             output.say(
                 f"{path.name}: samples in {block.orientation} ({why}), "
                 f"{aligned.values.shape[1] - len(aligned.missing):,} of the model's "
