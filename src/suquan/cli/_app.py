@@ -175,7 +175,7 @@ def demo(
         "suquan-demo"
     ),
     seed: Seed = 0,
-    n_jobs: NJobs = -1,
+    n_jobs: NJobs = 1,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
