@@ -23,6 +23,7 @@ from suquan.io import (
 )
 
 MOST_CLASSES = 20
+FREE_KINDS = ("csv", "tsv", "parquet")  # the others have a place of their own for the samples
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,9 @@ def load_problem(
 
 def say_orientation(output: Output, path: Path, table: Table, samples: str, origin: str) -> None:
     """Tell where the samples lie, and who said so."""
-    if samples == "auto":
+    if table.kind not in FREE_KINDS:
+        how = f"as in every {table.kind} file"
+    elif samples == "auto":
         how = f"chosen {origin or 'by the kind of the file'}; --samples overrides"
     else:
         how = "as given"

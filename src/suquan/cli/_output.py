@@ -142,6 +142,8 @@ def running(
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
         warnings.showwarning = lambda message, *rest, **more: output.warn(message)
+        # Processes that do single folds stay silent; the fit to all samples speaks for itself.
+        os.environ.setdefault("PYTHONWARNINGS", "ignore")
         try:
             yield output
             output.finish()

@@ -14,11 +14,10 @@ import numpy as np
 from suquan._files import replace_file
 from suquan.alignment import align_features
 from suquan.cli._fit import check_destination
+from suquan.cli._inputs import FREE_KINDS
 from suquan.cli._output import Output
 from suquan.io import Table, TableError, iter_row_blocks
 from suquan.persistence import ModelFile, read_model
-
-FREE_KINDS = ("csv", "tsv", "parquet")  # the others say themselves where the samples lie
 
 
 def run_predict(
