@@ -142,6 +142,12 @@ def test_there_is_no_verdict_without_both_sides_of_the_contrast(methods):
     assert result.verdict.startswith("No verdict")
 
 
+def test_one_outer_fold_gives_no_verdict():
+    sentence = _verdict(corrected_difference(np.array([0.02]), 0.5), "roc_auc", 1)
+    assert sentence.startswith("No verdict: one outer fold")
+    assert "+0.0200" in sentence
+
+
 def test_permutations_never_change_the_verdict():
     X, y = make_problem()
     plain = compare(X, y, methods=FEW, **SETTINGS)

@@ -1,17 +1,21 @@
-"""The examples in the README run as they stand."""
+"""The examples in the README and in the pages of the documentation run as they stand."""
 
 import re
 from pathlib import Path
 
-README = Path(__file__).parent.parent / "README.md"
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
 
 
-def test_examples_in_the_readme_run():
-    examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/files.md"])
+def test_examples_run(page):
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     assert examples
     names: dict = {}
     for example in examples:  # a later one may use what an earlier one made
-        exec(compile(example, str(README), "exec"), names)
+        exec(compile(example, page, "exec"), names)
 
 
 def test_readme_has_the_markers_that_the_benchmarks_fill():

@@ -62,6 +62,7 @@ _SUBMODULES = {
     "datasets",
     "io",
     "losses",
+    "microarray",
     "objective",
     "plotting",
     "prox",

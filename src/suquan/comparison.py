@@ -700,6 +700,11 @@ def _verdict(contrast: Difference | None, scoring: str, n_folds: int) -> str:
             f"No verdict: it compares {VERDICT_METHOD!r} with the best fixed target, and methods must name "
             "both."
         )
+    if n_folds < 2:
+        return (
+            f"No verdict: one outer fold gives no interval; the difference there is {contrast.mean:+.4f}. "
+            "Use at least two."
+        )
     numbers = (
         f"{scoring} differs by {contrast.mean:+.4f} from the best fixed target's "
         f"(95% interval {contrast.low:+.4f} to {contrast.high:+.4f}, {n_folds} folds)"

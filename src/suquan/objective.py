@@ -69,6 +69,10 @@ class JointProblem:
         """Rows T_i f, of shape (n_samples, n_features)."""
         return self.operator.apply(self.expand(g), dtype=self.dtype)
 
+    def has_room_for(self, n_rows: int) -> bool:
+        """Whether that many rows of the f-step take no more than one design of all samples."""
+        return n_rows * self.n_knots <= self.operator.codes.size
+
     def coefficients(self, fit: Any, g: np.ndarray) -> np.ndarray:
         """Coefficients w of a fit at the target g, as :meth:`f_design` and :meth:`penalty` take it."""
         return fit.w

@@ -42,24 +42,23 @@ def column_products(D, a):
 
 
 @summing_kernel
-def block_sums(D, starts, out):
-    """Sum the columns of D over consecutive blocks, in float64: out[i, b] = Σ_{j in block b} D[i, j].
+def block_sums(D, bounds, out):
+    """Sum columns of D over consecutive blocks, in float64.
+
+    out[i, b] = Σ D[i, j] over bounds[b] ≤ j < bounds[b + 1].
 
     Parameters
     ----------
     D : ndarray of shape (n_rows, K), C-contiguous
-    starts : int64 ndarray of shape (n_blocks,)
-        First column of each block, increasing from 0; the last block ends at K.
+    bounds : int64 ndarray of shape (n_blocks + 1,)
+        First column of each block, increasing, and the end of the last.
     out : ndarray of shape (n_rows, n_blocks)
         Overwritten.
     """
-    n_rows, K = D.shape
-    n_blocks = starts.shape[0]
-    for i in range(n_rows):
+    for i in range(out.shape[0]):
         row = D[i]
-        for b in range(n_blocks):
-            end = starts[b + 1] if b + 1 < n_blocks else K
-            block = row[starts[b] : end]
+        for b in range(out.shape[1]):
+            block = row[bounds[b] : bounds[b + 1]]
             total = 0.0
             for j in range(block.shape[0]):
                 total += np.float64(block[j])
@@ -67,7 +66,7 @@ def block_sums(D, starts, out):
 
 
 @kernel
-def whiten_rows(X, shift, sizes, diagonal, off_diagonal):
+def whiten_rows(X, shift, sizes, diagonal, off_diagonal, last):
     """Replace every row x of X by the solution t of Rᵀ t = x − shift·sizes, R upper bidiagonal.
 
     With S = Rᵀ R, the rows of the result have the inner products xᵀ S⁻¹ x' of the shifted rows.
@@ -78,18 +77,20 @@ def whiten_rows(X, shift, sizes, diagonal, off_diagonal):
         Overwritten.
     shift : float64 ndarray of shape (n_rows,)
     sizes, diagonal, off_diagonal : float64 ndarrays of shape (n_blocks,)
-        R[b, b] = diagonal[b] and R[b − 1, b] = off_diagonal[b]; off_diagonal[0] is ignored.
+        R[b, b] = diagonal[b] and R[b − 1, b] = off_diagonal[b].
+    last : float64 ndarray of shape (n_rows,)
+        t of the block before, 0 for the first block of all; on return that of the last block of X.
     """
     n_rows, n_blocks = X.shape
     ratio = np.zeros(n_blocks)
     inverse = 1.0 / diagonal
-    for b in range(1, n_blocks):
+    for b in range(n_blocks):
         ratio[b] = off_diagonal[b] * inverse[b]
     i = 0
     # Four rows side by side hide the latency of the recurrence.
     while i + 4 <= n_rows:
         x0, x1, x2, x3 = X[i], X[i + 1], X[i + 2], X[i + 3]
-        t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+        t0, t1, t2, t3 = last[i], last[i + 1], last[i + 2], last[i + 3]
         m0, m1, m2, m3 = shift[i], shift[i + 1], shift[i + 2], shift[i + 3]
         for b in range(n_blocks):
             t0 = (x0[b] - m0 * sizes[b]) * inverse[b] - ratio[b] * t0
@@ -97,10 +98,12 @@ def whiten_rows(X, shift, sizes, diagonal, off_diagonal):
             t2 = (x2[b] - m2 * sizes[b]) * inverse[b] - ratio[b] * t2
             t3 = (x3[b] - m3 * sizes[b]) * inverse[b] - ratio[b] * t3
             x0[b], x1[b], x2[b], x3[b] = t0, t1, t2, t3
+        last[i], last[i + 1], last[i + 2], last[i + 3] = t0, t1, t2, t3
         i += 4
     while i < n_rows:
-        x0, t0 = X[i], 0.0
+        x0, t0 = X[i], last[i]
         for b in range(n_blocks):
             t0 = (x0[b] - shift[i] * sizes[b]) * inverse[b] - ratio[b] * t0
             x0[b] = t0
+        last[i] = t0
         i += 1

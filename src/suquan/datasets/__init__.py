@@ -1,5 +1,7 @@
-"""Simulated samples to try the methods on."""
+"""Simulated samples to try the methods on, and readers of the data sets of the paper."""
 
+from suquan.datasets._cifar10 import load_cifar10
+from suquan.datasets._geo import load_geo
 from suquan.datasets._simulators import (
     make_corrupted_classification,
     make_distorted_samples,
@@ -8,6 +10,8 @@ from suquan.datasets._simulators import (
 )
 
 __all__ = [
+    "load_cifar10",
+    "load_geo",
     "make_corrupted_classification",
     "make_distorted_samples",
     "skewed_mixture",

@@ -159,8 +159,13 @@ class H5adSink:
             name: np.concatenate([labels[name] for _, labels in self._blocks])
             for name in self._blocks[0][1]
         }
-        columns = {n: c if c.dtype.kind == "f" else c.astype(object) for n, c in labels.items()}
-        obs = pandas.DataFrame(columns, index=pandas.Index(names, dtype=object))
+        index = pandas.Index(names, dtype=object)
+        # Text as objects: pandas 3 would make it a string type that older versions of anndata cannot read.
+        columns = {
+            name: pandas.Series(column, index, dtype=None if column.dtype.kind == "f" else object)
+            for name, column in labels.items()
+        }
+        obs = pandas.DataFrame(columns, index=index)
         var = pandas.DataFrame(index=pandas.Index(self._features.tolist(), dtype=object))
         io.write_elem(self._file, "obs", obs)
         io.write_elem(self._file, "var", var)

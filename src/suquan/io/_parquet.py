@@ -147,9 +147,11 @@ def _dtype(schema, numeric: list[int]) -> np.dtype:
 def _batches(path: Path, file, n_rows: int, columns: list[int] | None = None) -> Iterator:
     arrow = require("pyarrow", "io", WISH)
     with file_errors(path, arrow.ArrowException, ValueError, KeyError):
-        for batch in file.iter_batches(n_rows, use_threads=False):
-            # By position: a name with a dot would be taken for a path into a nested column.
-            yield batch if columns is None else batch.select(columns)
+        # Group by group: over several groups PyArrow keeps the compressed bytes of those it has read.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(n_rows, row_groups=[group], use_threads=False):
+                # By position: a name with a dot would be taken for a path into a nested column.
+                yield batch if columns is None else batch.select(columns)
 
 
 def _blocks(path: Path, columns: Columns, names: list[str], n_rows: int | None) -> Iterator[Block]:

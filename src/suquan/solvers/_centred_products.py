@@ -6,6 +6,8 @@ import numpy as np
 
 from suquan.solvers._algebra import Array, column_means, column_products, row_products
 
+_BLOCK_ENTRIES = 1 << 18  # of the design, at least, that are weighted at a time
+
 
 class CentredProducts:
     """Products with the design [A − 1 meansᵀ, 1], whose last coefficient is the intercept.
@@ -40,13 +42,11 @@ class CentredProducts:
         """Hessian part Ãᵀ diag(d) Ã of shape (p + 1, p + 1); d = 1/n by default."""
         n_samples = len(self.A)
         if d is None:
-            weighted = self.A
             cross, total = np.zeros(self.A.shape[1]), 1.0
-            products = (weighted.T @ weighted).astype(np.float64) / n_samples
+            products = (self.A.T @ self.A).astype(np.float64) / n_samples
             products -= np.outer(self.means, self.means)
         else:
-            weighted = self.A * np.sqrt(d).astype(self.A.dtype)[:, None]
-            products = (weighted.T @ weighted).astype(np.float64)
+            products = self._weighted_products(np.sqrt(d).astype(self.A.dtype))
             total = d.sum()
             sums = d @ self.A
             cross = sums - total * self.means
@@ -56,6 +56,17 @@ class CentredProducts:
         H[-1, :-1] = H[:-1, -1] = cross if self.fit_intercept else 0.0
         H[-1, -1] = total if self.fit_intercept else 1.0
         return H
+
+    def _weighted_products(self, root: Array) -> Array:
+        """Aᵀ diag(root²) A, summed over blocks of rows in float64: no weighted copy of all of A."""
+        n_features = self.A.shape[1]
+        products = np.zeros((n_features, n_features))
+        step = max(n_features, _BLOCK_ENTRIES // n_features)
+        for start in range(0, len(self.A), step):
+            rows = slice(start, start + step)
+            weighted = self.A[rows] * root[rows, None]
+            products += weighted.T @ weighted
+        return products
 
     def _add_intercept(self, products: Array, theta: Array) -> Array:
         if not self.fit_intercept:

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logit
 
-from suquan._kernels.target import column_products, row_products
 from suquan.losses import Logistic, Squared
+from suquan.solvers._target_rows import Rows
 
 _NEGLIGIBLE = 1e-18  # a loss at which the intercept need not be refined
 
@@ -16,13 +16,11 @@ _NEGLIGIBLE = 1e-18  # a loss at which the intercept need not be refined
 class Data:
     """The loss side: products with D, and the loss as a function of the vector u of all scores."""
 
-    def __init__(self, D, loss, y, s, fit_intercept):
+    def __init__(self, D: Rows, loss, y, s, fit_intercept):
         keep = np.flatnonzero(s > 0.0)
         self.n_outputs = loss.n_outputs
-        D = self.all_rows = np.ascontiguousarray(D)
-        if len(keep) < len(s):
-            D = D.reshape(len(s), self.n_outputs, -1)[keep].reshape(-1, D.shape[1])
-        self.D = D
+        self.all_rows = D
+        self.D = D.take(keep, self.n_outputs) if len(keep) < len(s) else D
         self.loss, self.y, self.s = loss, y[keep], s[keep]
         self.fit_intercept = fit_intercept
         self.n_scores, self.K = self.D.shape
@@ -30,10 +28,9 @@ class Data:
         # Column k shifts the scores of output k; the last output of a softmax is the reference.
         self.shifts = np.tile(np.eye(self.n_outputs)[:, :n_free], (len(keep), 1))
 
-    def scores(self, f, D=None):
+    def scores(self, f):
         """D f; sums over a float32 design run in float64."""
-        D = self.D if D is None else D
-        return D @ f if D.dtype == np.float64 else row_products(D, f)
+        return self.D.scores(f)
 
     @cached_property
     def row_means(self):
@@ -42,7 +39,7 @@ class Data:
 
     def pull_back(self, a):
         """Dᵀ a, centred: the gradient in f among vectors of sum 0."""
-        g = a @ self.D if self.D.dtype == np.float64 else column_products(self.D, a)
+        g = self.D.adjoint(a)
         return g - g.mean()
 
     def _shaped(self, u):
@@ -96,6 +93,16 @@ class Data:
             lambda x: project(q * blocks(x)).reshape(x.shape),
             lambda v: (q * project(blocks(v))).reshape(v.shape),
         )
+
+    def between_roots(self, u, M):
+        """Aᵀ M A, a new matrix, for the factor A of :meth:`root`."""
+        if self.n_outputs > 1:
+            left = self.root(u)[0]
+            return left(left(M).T)
+        q = np.sqrt(self.s * self.loss.curvature(self.y, u))
+        product = M * q
+        product *= q[:, None]
+        return product
 
     def profile(self, u):
         """Shift u by the best intercept; return the shifted scores and the intercept."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky_banded
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky_banded, solveh_banded
 
-from suquan._kernels.target import block_sums, whiten_rows
+from suquan._kernels.target import whiten_rows
 from suquan.losses import Squared
 from suquan.solvers._target_accelerated import accelerated
 from suquan.solvers._target_data import Data
@@ -19,6 +19,7 @@ from suquan.solvers._target_set import Target, Vector
 
 _GRAM_COST = 75  # rows over the iterations that cost as much as a Gram matrix of the rows
 _FLOAT64_BLOCKS = 2000  # up to this many blocks the summed design is kept in float64
+_CHUNK_ENTRIES = 1 << 16  # at least, of the columns that a Gram matrix is summed over at a time
 _SIGMA_UP, _SIGMA_DOWN = 10.0, 0.03
 # Newton steps that may fail to halve the gap before the proximal step is judged too long.
 _PATIENCE = 4
@@ -149,16 +150,9 @@ class _Gram:
         self._plain = None
         self._last: tuple = (None, 0.0, None)
 
-    def reduced(self, face, dtype=None):
-        """D summed over the face's blocks; not centred."""
-        D = self.data.D
-        n_blocks = len(face.starts)
-        if n_blocks == self.data.K:
-            return D.astype(dtype or D.dtype)
-        dtype = dtype or (np.float64 if n_blocks <= _FLOAT64_BLOCKS else D.dtype)
-        out = np.empty((len(D), n_blocks), dtype=dtype)
-        block_sums(D, face.starts, out)
-        return out
+    def reduced(self, face):
+        """D summed over the face's blocks, float64; not centred."""
+        return self.data.D.sums(np.append(face.starts, self.data.K), np.float64)
 
     def matrix(self, face, c):
         """The Gram matrix, float64, of shape (n_scores, n_scores)."""
@@ -172,63 +166,91 @@ class _Gram:
             and np.array_equal(starts, face.starts)
         ):
             return M
+        del M
+        self._last = (None, 0.0, None)  # its memory is needed
         S = self.target.stiffness(face, c)
         R = cholesky_banded(S) if c > 0.0 else np.sqrt(S)
-        X = self.reduced(face)
-        whiten_rows(X, self.data.row_means, face.sizes, R[1], R[0])
-        if face.on_sphere:
-            h = face.f_sums[None].copy()
-            whiten_rows(h, np.zeros(1), face.sizes, R[1], R[0])
-            h = (h[0] / np.linalg.norm(h)).astype(X.dtype)
-            X -= np.outer(X @ h, h)
-        M = (X @ X.T).astype(np.float64)
+        normal = self._whitened_normal(face, S, R, c) if face.on_sphere else None
+        M = self._sum_of_products(face, R, normal)
         if not face.on_sphere:
             self._last = face.starts, c, M
         return M
 
+    def _sum_of_products(self, face, R, normal=None):
+        """Σ over the columns of the whitened rows, a few columns at a time; tangent to the sphere if asked.
+
+        R = [[0, r_01, …], [r_00, r_11, …]] with S = RᵀR; `normal` is the pair (X h, h) of the whitened rows X.
+        """
+        data, n_blocks = self.data, len(face.starts)
+        bounds = np.append(face.starts, data.K)
+        dtype = np.float64 if n_blocks <= _FLOAT64_BLOCKS else data.D.dtype
+        last = np.zeros(data.n_scores)
+        step = max(256, max(_CHUNK_ENTRIES, data.n_scores * n_blocks // 32) // data.n_scores)
+        M = np.zeros((data.n_scores, data.n_scores))
+        for first in range(0, n_blocks, step):
+            part = slice(first, min(first + step, n_blocks))
+            X = data.D.sums(bounds[first : part.stop + 1], dtype)
+            whiten_rows(X, data.row_means, face.sizes[part], R[1, part], R[0, part], last)
+            if normal is not None:
+                X -= np.outer(normal[0].astype(dtype), normal[1][part].astype(dtype))
+            M += X @ X.T
+        return M
+
+    def _whitened_normal(self, face, S, R, c):
+        """Products X h of the whitened rows X with the whitened unit normal h of the sphere, and h."""
+        data = self.data
+        h, norm = face.f_sums[None].copy(), np.zeros(1)
+        whiten_rows(h, np.zeros(1), face.sizes, R[1], R[0], norm)
+        length = np.linalg.norm(h)
+        v = solveh_banded(S, face.f_sums) if c > 0.0 else face.f_sums / S[1]
+        spread = np.repeat(v, face.sizes.astype(np.int64))
+        products = data.scores(spread) - data.row_means * spread.sum()
+        return products / length, h[0] / length
+
     def _of_single_columns(self, face):
         if self._plain is None:
-            D = self.data.D - self.data.row_means[:, None].astype(self.data.D.dtype)
-            self._plain = D, (D @ D.T).astype(np.float64)
-        D, M = self._plain
+            free = np.zeros((2, self.data.K))
+            free[1] = 1.0
+            self._plain = self._sum_of_products(face, free)
+        M = self._plain
         if face.on_sphere:
-            q = (D @ face.f_sums.astype(D.dtype)).astype(np.float64)
+            q = self.data.scores(face.f_sums) - self.data.row_means * face.f_sums.sum()
             M = M - np.outer(q, q) / float(face.f_sums @ face.f_sums)
         return M / face.stretch
 
 
 def _dual_newton_scores(data, target, gram, point, face, Df, sigma):
     """Scores to which Newton's method moves, or None where its system cannot be solved."""
-    left, right = data.root(point.u)
     c = sigma * target.smoothness
     residual = point.u - Df
     try:
         if data.n_scores <= len(face.starts):
-            M = sigma * gram.matrix(face, c)
-            return _solve_rows(data, left, right, M, point.a, residual, Df)
-        X = gram.reduced(face, np.float64)
+            return _solve_rows(data, gram.matrix(face, c), sigma, point, residual, Df)
+        X = gram.reduced(face)
         X -= np.outer(data.row_means, face.sizes)
         S = target.stiffness(face, c) / sigma
-        return _solve_blocks(data, left, X, S, face, point.a, residual, Df)
+        return _solve_blocks(data, data.root(point.u)[0], X, S, face, point.a, residual, Df)
     except LinAlgError:
         return None
 
 
-def _solve_rows(data, left, right, M, a, residual, Df):
-    """Solve (W⁻¹ + M) da = shifts·b − residual with shiftsᵀ(a + da) = 0, W = A Aᵀ, in da = A v."""
-    system = left(left(M).T)
+def _solve_rows(data, M, sigma, point, residual, Df):
+    """Solve (W⁻¹ + σM) da = shifts·b − residual with shiftsᵀ(a + da) = 0, W = A Aᵀ, in da = A v."""
+    left, right = data.root(point.u)
+    system = data.between_roots(point.u, M)
+    system *= sigma
     system[np.diag_indices_from(system)] += 1.0 + 1e-13 * np.trace(system) / len(system)
     columns = left(data.shifts)
-    x = cho_solve(
-        cho_factor(system, overwrite_a=True, check_finite=False),
+    x = cho_solve(  # symmetric, and its transpose is in LAPACK's order: no copy
+        cho_factor(system.T, overwrite_a=True, check_finite=False),
         np.column_stack([left(residual), columns]),
         check_finite=False,
     )
     v, shift = -x[:, 0], 0.0
     if data.fit_intercept:
-        b = np.linalg.solve(columns.T @ x[:, 1:], columns.T @ x[:, 0] - a @ data.shifts)
+        b = np.linalg.solve(columns.T @ x[:, 1:], columns.T @ x[:, 0] - point.a @ data.shifts)
         v, shift = v + x[:, 1:] @ b, data.shifts @ b
-    return Df + shift - M @ right(v)
+    return Df + shift - sigma * (M @ right(v))
 
 
 def _solve_blocks(data, left, X, S, face, a, residual, Df):
@@ -243,7 +265,7 @@ def _solve_blocks(data, left, X, S, face, a, residual, Df):
     H[np.diag_indices_from(H)] += 1e-13 * np.trace(H) / len(H)
     rhs = Z.T @ left(residual)
     rhs[n_blocks:] -= a @ data.shifts
-    factor = cho_factor(H, overwrite_a=True, check_finite=False)
+    factor = cho_factor(H.T, overwrite_a=True, check_finite=False)
     x = cho_solve(factor, rhs, check_finite=False)
     if face.on_sphere:
         normal = np.concatenate([face.f_sums, np.zeros(data.shifts.shape[1])])

@@ -10,6 +10,10 @@ from suquan.solvers._target_data import Data
 from suquan.solvers._target_record import Record
 from suquan.solvers._target_set import FLATTEST, Target
 
+_CHUNK_ENTRIES = (
+    1 << 18
+)  # at least, of the matrix of rows that the Hessian is summed over at a time
+
 
 def primal_newton(data: Data, target: Target, record: Record) -> None:
     """Minimise quadratic models of the loss, with its K×K Hessian, over the set; line search between."""
@@ -68,14 +72,14 @@ def _hessian(data, u):
     """Hessian in f of the loss with the intercept minimised out, over vectors of sum 0."""
     n_free = data.shifts.shape[1]
     total = np.zeros((data.K + n_free, data.K + n_free))
-    chunk = max(1, 4096 // data.n_outputs)  # samples; a chunk of D stays near the processor
-    for i in range(0, len(data.y), chunk):
-        rows = slice(i * data.n_outputs, (i + chunk) * data.n_outputs)
-        D = data.D[rows]
+    # Few rows make small copies; fewer than K would cost more in adding up the products.
+    chunk = max(1, max(data.K, _CHUNK_ENTRIES // data.K) // data.n_outputs)
+    for samples, D in data.D.chunks(chunk, data.n_outputs):
+        rows = (samples[:, None] * data.n_outputs + np.arange(data.n_outputs)).ravel()
         X = np.empty((len(D), data.K + n_free), dtype=D.dtype)
         np.subtract(D, data.row_means[rows, None].astype(D.dtype), out=X[:, : data.K])
         X[:, data.K :] = data.shifts[rows]
-        Z = data.root(u, slice(i, i + chunk))[0](X)
+        Z = data.root(u, samples)[0](X)
         total += Z.T @ Z
     H, cross, inner = (
         total[: data.K, : data.K],

@@ -86,8 +86,8 @@ class Record:
     def result(self):
         data = self.data
         u, b = self.Df, self.b
-        if len(data.D) < len(data.all_rows):
-            u = data.scores(self.f, data.all_rows)
+        if data.D is not data.all_rows:
+            u = data.all_rows.scores(self.f)
         if data.n_outputs > 1:
             b = np.append(b, 0.0) if data.fit_intercept else np.zeros(data.n_outputs)
             b = b - b.mean()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from suquan.objective import JointProblem
+from suquan.solvers._target_rows import StackedRows
 from suquan.solvers.elastic_net import solve_elastic_net
 from suquan.solvers.linear import LinearFit, RidgeDesign, null_intercept
 from suquan.solvers.target import TargetFit, TargetSet, solve_target
@@ -248,17 +249,26 @@ class FoldModels:
 
     def stack(
         self, problem: JointProblem, models: list[LinearFit], g: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Design, labels and weights of the f-step over all held-out samples, for models at the target g."""
-        n_outputs = problem.loss.n_outputs
-        D: np.ndarray = np.empty((len(self.rows) * n_outputs, problem.n_knots), problem.dtype)
-        start = 0
-        for fit, (_, test) in zip(models, self.splits, strict=True):
-            stop = start + len(test) * n_outputs
-            D[start:stop] = problem.f_design(problem.coefficients(fit, g), test)
-            start = stop
-        s = self.s[self.rows]
-        return D, problem.y[self.rows], s / s.sum()
+    ) -> tuple[np.ndarray | StackedRows, np.ndarray, np.ndarray]:
+        """Rows, labels and weights of the f-step over all held-out samples, for models at the target g.
+
+        The rows are a matrix where that is no larger than one design of all samples.
+        """
+        n_outputs, rows = problem.loss.n_outputs, self.rows
+        s = self.s[rows] / self.s[rows].sum()
+        w = [problem.coefficients(fit, g) for fit in models]
+        if problem.has_room_for(len(rows) * n_outputs):
+            D: np.ndarray = np.empty((len(rows) * n_outputs, problem.n_knots), problem.dtype)
+            start = 0
+            for w_fold, (_, test) in zip(w, self.splits, strict=True):
+                stop = start + len(test) * n_outputs
+                D[start:stop] = problem.f_design(w_fold, test)
+                start = stop
+            return D, problem.y[rows], s
+        W: np.ndarray = np.stack([w_fold.astype(problem.dtype) for w_fold in w])
+        of_model = np.repeat(np.arange(len(models)), [len(test) for _, test in self.splits])
+        stacked = StackedRows(problem.operator, W, rows, of_model, problem.n_knots)
+        return stacked, problem.y[rows], s
 
 
 def _released(fit: LinearFit) -> LinearFit:

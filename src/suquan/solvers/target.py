@@ -17,6 +17,7 @@ leaves unsolved.
 
 from __future__ import annotations
 
+import numpy as np
 from numpy.typing import NDArray
 
 from suquan.losses import Loss
@@ -25,6 +26,7 @@ from suquan.solvers._target_data import Data
 from suquan.solvers._target_dual import dual_newton as _dual_newton
 from suquan.solvers._target_primal import primal_newton as _primal_newton
 from suquan.solvers._target_record import Record, TargetFit
+from suquan.solvers._target_rows import DenseRows, Rows
 from suquan.solvers._target_set import Target, TargetSet, Vector
 
 __all__ = ["TargetFit", "TargetSet", "solve_target"]
@@ -33,7 +35,7 @@ _HESSIAN_COST = 40  # K over the iterations that cost as much as a K×K Hessian
 
 
 def solve_target(
-    D: NDArray,
+    D: NDArray | Rows,
     loss: Loss,
     y: NDArray,
     s: Vector,
@@ -57,7 +59,9 @@ def solve_target(
     Parameters
     ----------
     D : ndarray of shape (n_rows, K), or (n_rows * n_outputs, K) for a softmax loss
-        Design, float32 or float64; the scores of a softmax loss are ``(D @ f).reshape(n_rows, n_outputs)``.
+        Design, float32 or float64, or rows that are made when they are needed
+        (:class:`suquan.solvers._target_rows.StackedRows`); the scores of a softmax loss are
+        ``(D @ f).reshape(n_rows, n_outputs)``.
     loss : Logistic, Squared or Softmax
     y : ndarray of shape (n_rows,)
         Encoded labels or values.
@@ -95,7 +99,8 @@ def solve_target(
     (array([-0.7071, -0.7071,  1.4142]), 1.0)
     """
     target = Target(target_set, D.shape[1], float(smoothness))
-    data = Data(D, loss, y, s, fit_intercept)
+    rows = DenseRows(D) if isinstance(D, np.ndarray) else D
+    data = Data(rows, loss, y, s, fit_intercept)
     record = Record(data, target, target.make_feasible(f_start), tol, max_iter)
     if not record.done:
         if data.n_scores <= D.shape[1]:

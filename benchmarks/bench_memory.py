@@ -1,0 +1,73 @@
+"""Peak memory of whole fits, beyond the input, against the ranks and one float32 design.
+
+NumPy reports its arrays to tracemalloc; the working space of compiled kernels, a few vectors each, is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tracemalloc
+import warnings
+
+from benchmarks._table import RESULTS, markdown, write_csv
+from benchmarks.bench_w_step import make_design
+from suquan import SuquanClassifier
+from suquan.linear_model import METHODS
+
+SHAPES = ((225, 22_283), (10_000, 1_024))
+QUICK_SHAPES = ((60, 500), (400, 100))
+ALPHAS_PER_FEATURE = (1e-6, 1e-3)
+
+
+def peak_megabytes(model, X, y) -> float:
+    """Largest memory of a fit, after one that compiles."""
+    model.fit(X, y)
+    tracemalloc.start()
+    model.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 1e6
+
+
+def rows_of_shape(n_samples: int, n_features: int) -> list[dict]:
+    """One row per method; the larger peak of the alphas."""
+    X, y = make_design(n_samples, n_features)
+    ranks = X.size * (2 if n_features <= 1 << 15 else 4) / 1e6
+    side = min(n_samples, n_features)
+    rows = []
+    for method in METHODS:
+        peak = max(
+            peak_megabytes(SuquanClassifier(method, alpha=alpha * n_features, random_state=0), X, y)
+            for alpha in ALPHAS_PER_FEATURE
+        )
+        rows.append(
+            {
+                "shape": f"{n_samples:,}×{n_features:,}",
+                "method": method,
+                "peak, MB": peak,
+                "ranks, MB": ranks,
+                "float32 design, MB": 4 * X.size / 1e6,
+                "n×n or p×p, MB": 8 * side**2 / 1e6,
+                "peak over their sum": peak / (ranks + (4 * X.size + 8 * side**2) / 1e6),
+            }
+        )
+        print(f"  {n_samples} x {n_features}: {method} {peak:.1f} MB", flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes; writes nothing")
+    quick = parser.parse_args().quick
+    rows = []
+    for shape in QUICK_SHAPES if quick else SHAPES:
+        rows += rows_of_shape(*shape)
+    print(markdown(rows))
+    if not quick:
+        write_csv(RESULTS / "memory.csv", rows)
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        main()

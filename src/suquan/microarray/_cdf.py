@@ -1,0 +1,369 @@
+"""CDF files: which cells of a chip are the probes of which probe set, in text and in binary (XDA)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from suquan.microarray._cel import Cel, read_cel
+from suquan.microarray._files import (
+    MAX_SIDE,
+    Bytes,
+    MicroarrayFileError,
+    Tags,
+    check_range,
+    parse_integer,
+    read_bytes,
+    sections,
+)
+
+_MAGIC_XDA = (67).to_bytes(4, "little")
+_NAME_BYTES = 64
+_XDA_CELL = np.dtype(
+    [
+        ("atom", "<i4"),
+        ("x", "<u2"),
+        ("y", "<u2"),
+        ("index", "<i4"),
+        ("pbase", "u1"),
+        ("tbase", "u1"),
+    ]
+)
+_QC_CELL_BYTES = 7
+_TEXT_EXPRESSION, _XDA_EXPRESSION = 3, 1
+_PLACE = np.dtype("<i4")
+# Which bases pair, by their letters' codes: then the probe is a perfect match.
+_PAIRS = np.zeros((256, 256), bool)
+_PAIRS[[*b"ATCGATCGatcgatcg"], [*b"TAGCtagcTAGCtagc"]] = True
+
+
+@dataclass(frozen=True)
+class Cdf:
+    """Layout of a chip: its probe sets and the cells of their probes.
+
+    Attributes
+    ----------
+    chip_type : str
+        Name of the chip in the file; in a binary file, the name of the file without its ending.
+    n_rows, n_cols : int
+        Cells in a column and in a row of the chip.
+    probesets : ndarray of shape (n_probesets,), str
+        Names of the probe sets, in the order of the file.
+    cells : int64 ndarray of shape (n_probes,)
+        Cells of all probes, those of a set side by side, by atom (pair of probes).
+    set_index : int64 ndarray of shape (n_probes,)
+        Place in `probesets` of each probe's set.
+    is_pm : bool ndarray of shape (n_probes,)
+        Whether the probe is a perfect match.
+    """
+
+    chip_type: str
+    n_rows: int
+    n_cols: int
+    probesets: np.ndarray = field(repr=False)
+    cells: np.ndarray = field(repr=False)
+    set_index: np.ndarray = field(repr=False)
+    is_pm: np.ndarray = field(repr=False)
+
+
+class _Block(NamedTuple):
+    """Probes of one probe set, in the order of the file."""
+
+    name: str
+    atom: np.ndarray
+    cell: np.ndarray
+    is_pm: np.ndarray
+
+
+def read_cdf(path: Any) -> Cdf:
+    """Read an Affymetrix CDF file of an expression chip, text or binary (XDA), packed with gzip or not.
+
+    A probe is a perfect match if its base at the middle pairs with the target's.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    Cdf
+        Probe sets and the cells of their probes.
+
+    Raises
+    ------
+    MicroarrayFileError
+        If the file is damaged, truncated, of another kind, or not of an expression chip.
+
+    Examples
+    --------
+    >>> from suquan.microarray import read_cdf
+    >>> cdf = read_cdf("HG-U133A.CDF")  # doctest: +SKIP
+    >>> len(cdf.probesets), int(cdf.is_pm.sum())  # doctest: +SKIP
+    (22283, 247965)
+    """
+    data = read_bytes(path)
+    name = Path(path).name
+    if data[:4] == _MAGIC_XDA:
+        return _read_binary(Bytes(data, name))
+    if data.lstrip()[:5] == b"[CDF]":
+        return _read_text(data, name)
+    raise MicroarrayFileError(
+        f"{name} is not a CDF file: it starts with {data[:12]!r}, not with [CDF] (text) or the integer 67 "
+        "(binary)."
+    )
+
+
+def probe_intensities(cels: Any, cdf: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Perfect-match intensities of several microarrays, as :func:`rma` takes them.
+
+    Parameters
+    ----------
+    cels : sequence of Cel, str or path-like
+        Arrays of one chip type, read or to be read.
+    cdf : Cdf, str or path-like
+        The chip's layout; its name may differ from the arrays' chip type, as that of a custom CDF does.
+
+    Returns
+    -------
+    pm : float64 ndarray of shape (n_probes, n_arrays)
+        Raw intensities of the perfect-match probes.
+    probeset : ndarray of shape (n_probes,), str
+        Name of each probe's set.
+
+    Raises
+    ------
+    MicroarrayFileError
+        If a file cannot be read, the arrays are of several chip types, or the layout is of another size.
+
+    Examples
+    --------
+    >>> from suquan.microarray import probe_intensities, rma
+    >>> pm, probeset = probe_intensities(["a.CEL", "b.CEL"], "HG-U133A.CDF")  # doctest: +SKIP
+    >>> rma(pm, probeset).shape  # doctest: +SKIP
+    (22283, 2)
+    """
+    layout = cdf if isinstance(cdf, Cdf) else read_cdf(cdf)
+    if isinstance(cels, str | Path | Cel):
+        raise ValueError(
+            f"cels must be a sequence of arrays or paths; got one, {cels!r}. Give a list."
+        )
+    arrays = list(cels)
+    if not arrays:
+        raise ValueError("cels must hold at least one array; got none.")
+    pm_cells = layout.cells[layout.is_pm]
+    pm = np.empty((len(arrays), len(pm_cells)))
+    chip_type = ""
+    for j, array in enumerate(arrays):  # one at a time: only the probes are kept
+        cel = array if isinstance(array, Cel) else read_cel(array)
+        _check_fits(cel, layout, chip_type)
+        chip_type = chip_type or cel.chip_type
+        pm[j] = cel.intensity[pm_cells]
+    return pm.T, layout.probesets[layout.set_index[layout.is_pm]]
+
+
+def _check_fits(cel: Cel, layout: Cdf, chip_type: str) -> None:
+    if (cel.n_rows, cel.n_cols) != (layout.n_rows, layout.n_cols):
+        raise MicroarrayFileError(
+            f"{cel.name} has {cel.n_rows} rows of {cel.n_cols} columns, the layout {layout.chip_type} has "
+            f"{layout.n_rows} of {layout.n_cols}: they are of different chips."
+        )
+    if chip_type and cel.chip_type and cel.chip_type != chip_type:
+        raise MicroarrayFileError(
+            f"{cel.name} is of chip type {cel.chip_type}, the arrays before it of {chip_type}. Summarise "
+            "arrays of one type together."
+        )
+
+
+# ------------------------------------------------------------------------------------------ binary (XDA)
+
+
+def _read_binary(file: Bytes) -> Cdf:
+    file.integer("the magic number", 67, 67)
+    file.integer("the version (1 is read here)", 1, 1)
+    n_cols, n_rows = file.unpack("HH", "the number of columns and rows")
+    check_range(min(n_cols, n_rows), "the smaller side of the chip", 1, MAX_SIDE, file.name)
+    n_units = file.integer("the number of units", 1)
+    n_qc_units = file.integer("the number of QC units")
+    file.text("reference sequence")
+    names = file.take(n_units * _NAME_BYTES, "the names of the units")
+    qc_places = file.table(_PLACE, n_qc_units, "the places of the QC units").tolist()
+    places = file.table(_PLACE, n_units, "the places of the units").tolist()
+    for k, place in enumerate(qc_places):
+        file.move_to(place, f"QC unit {k + 1}")
+        _, n_cells = file.unpack("Hi", f"QC unit {k + 1}")
+        file.skip(n_cells * _QC_CELL_BYTES, f"the cells of QC unit {k + 1}")
+    blocks: list[_Block] = []
+    room = len(file.data) // _XDA_CELL.itemsize
+    for k, place in enumerate(places):
+        file.move_to(place, f"unit {k + 1}")
+        unit_name = _zero_ended(names[k * _NAME_BYTES : (k + 1) * _NAME_BYTES])
+        blocks.append(_binary_unit(file, f"unit {k + 1}", unit_name, n_rows, n_cols))
+        # Every cell is stored once: units that share their bytes are damage, and would fill the memory.
+        room -= len(blocks[-1].cell)
+        if room < 0:
+            raise MicroarrayFileError(f"{file.name} is damaged: its units overlap.")
+    return _layout(blocks, Path(file.name).stem, n_rows, n_cols, file.name)
+
+
+def _binary_unit(file: Bytes, what: str, unit_name: str, n_rows: int, n_cols: int) -> _Block:
+    kind, _, _, n_blocks, n_cells, _, _ = file.unpack("HBiiiiB", what)
+    _check_kind(kind, _XDA_EXPRESSION, what, file.name)
+    check_range(n_blocks, f"the number of blocks of {what}", 1, 1, file.name)
+    _, n_block_cells, _, _, _, _ = file.unpack("iiBBii", f"the block of {what}")
+    name = _zero_ended(file.take(_NAME_BYTES, f"the name of {what}"))
+    if n_block_cells != n_cells:
+        raise MicroarrayFileError(
+            f"{file.name} is damaged: {what} says {n_cells:,} cells, its block {n_block_cells:,}."
+        )
+    cells = file.table(_XDA_CELL, n_cells, f"the cells of {what}")
+    x, y = cells["x"].astype(np.int64), cells["y"].astype(np.int64)
+    if np.any(x >= n_cols) or np.any(y >= n_rows):
+        raise MicroarrayFileError(
+            f"{file.name} is damaged: {what} has a cell that lies off the chip."
+        )
+    is_pm = _PAIRS[cells["pbase"], cells["tbase"]]
+    name = _set_name(name, unit_name)
+    return _Block(name, cells["atom"].astype(np.int64), y * n_cols + x, is_pm)
+
+
+def _zero_ended(data: bytes) -> str:
+    return data.split(b"\0", 1)[0].decode("latin-1").strip()
+
+
+# -------------------------------------------------------------------------------------------------- text
+
+
+def _read_text(data: bytes, name: str) -> Cdf:
+    parts = list(sections(data, name))
+    chip = Tags(next((lines for title, lines in parts if title == "Chip"), []), f"[Chip] of {name}")
+    n_rows = chip.integer("Rows", 1, MAX_SIDE)
+    n_cols = chip.integer("Cols", 1, MAX_SIDE)
+    n_units = chip.integer("NumberOfUnits", 1)
+    blocks: list[_Block] = []
+    unit = Tags([], "")
+    n_found = n_blocks = n_qc_found = 0
+    for title, lines in parts:
+        place = f"[{title}] of {name}"
+        if re.fullmatch(r"QC\d+", title):
+            _cell_lines(Tags(lines, place), "NumberCells")
+            n_qc_found += 1
+        elif re.fullmatch(r"Unit\d+", title):
+            unit = Tags(lines, place)
+            _check_kind(unit.integer("UnitType"), _TEXT_EXPRESSION, f"[{title}]", name)
+            n_blocks += unit.integer("NumberBlocks", 1, 1)
+            n_found += 1
+        elif re.fullmatch(r"Unit\d+_Block\d+", title):
+            blocks.append(_text_block(Tags(lines, place), unit, n_rows, n_cols))
+    counts = {
+        "units": (n_found, n_units),
+        "blocks": (len(blocks), n_blocks),
+        "QC units": (
+            n_qc_found,
+            chip.integer("NumQCUnits") if "NumQCUnits" in chip.values else n_qc_found,
+        ),
+    }
+    for what, (found, wanted) in counts.items():
+        if found != wanted:
+            raise MicroarrayFileError(
+                f"{name} is truncated or damaged: it should have {wanted:,} {what} and has {found:,}."
+            )
+    return _layout(blocks, chip.values.get("Name", Path(name).stem), n_rows, n_cols, name)
+
+
+def _cell_lines(tags: Tags, count_tag: str) -> list[str]:
+    """Values of the lines Cell1=…, Cell2=…, as many as the section says."""
+    n_cells = tags.integer(count_tag)
+    rows = [
+        value for tag, value in tags.values.items() if tag.startswith("Cell") and tag[4:].isdigit()
+    ]
+    if len(rows) != n_cells:
+        raise MicroarrayFileError(
+            f"{tags.place} is truncated or damaged: it says {n_cells:,} cells and has {len(rows):,}."
+        )
+    return rows
+
+
+def _text_block(tags: Tags, unit: Tags, n_rows: int, n_cols: int) -> _Block:
+    place = tags.place
+    rows = _cell_lines(tags, "NumCells")
+    if len(rows) != unit.integer("NumCells"):
+        raise MicroarrayFileError(
+            f"{place} is damaged: it has {len(rows):,} cells, its unit says {unit.integer('NumCells'):,}."
+        )
+    columns = tags.text("CellHeader").upper().split()
+    wanted = ("X", "Y", "PBASE", "TBASE", "ATOM", "INDEX")
+    missing = [column for column in wanted if column not in columns]
+    if missing:
+        raise MicroarrayFileError(
+            f"CellHeader in {place} lacks {', '.join(missing)}; it has {' '.join(columns)[:80]}."
+        )
+    # A text column may be empty, so lines are split at tabs where there are any.
+    table = [row.split("\t") if "\t" in row else row.split() for row in rows]
+    places = [columns.index(column) for column in wanted]
+    if any(len(row) <= max(places) for row in table):
+        raise MicroarrayFileError(f"a cell of {place} has fewer columns than CellHeader names.")
+    x, y, pbase, tbase, atom, index = ([row[k].strip() for row in table] for k in places)
+    xs = _integers(x, f"X in {place}", n_cols - 1)
+    cells = _integers(y, f"Y in {place}", n_rows - 1) * n_cols + xs
+    if np.any(cells != _integers(index, f"INDEX in {place}", n_rows * n_cols - 1)):
+        raise MicroarrayFileError(
+            f"{place} is damaged: the INDEX of a cell is not Y·{n_cols} + X of that cell."
+        )
+    is_pm = _PAIRS[_base_codes(pbase, f"PBASE in {place}"), _base_codes(tbase, f"TBASE in {place}")]
+    name = _set_name(tags.text("Name"), unit.values.get("Name", ""))
+    return _Block(name, _integers(atom, f"ATOM in {place}", 2**31 - 1), cells, is_pm)
+
+
+def _integers(texts: list[str], what: str, high: int) -> np.ndarray:
+    if all(text.isascii() and text.isdigit() and len(text) <= 9 for text in texts):
+        values = np.fromiter(map(int, texts), np.int64, len(texts))
+        if not np.any(values > high):
+            return values
+    return np.array([parse_integer(text, what, 0, high) for text in texts], dtype=np.int64)
+
+
+# -------------------------------------------------------------------------------------------------- both
+
+
+def _check_kind(kind: int, wanted: int, what: str, name: str) -> None:
+    if kind != wanted:
+        raise MicroarrayFileError(
+            f"{what} of {name} is of type {kind}, not an expression unit ({wanted}): only layouts of "
+            "expression chips are read."
+        )
+
+
+def _base_codes(bases: list[str], what: str) -> np.ndarray:
+    """Codes of single letters."""
+    if any(len(base) != 1 for base in bases):
+        raise MicroarrayFileError(f"{what} should be one letter for each cell.")
+    return np.array([ord(base) for base in bases], dtype=np.int64)
+
+
+def _set_name(block_name: str, unit_name: str) -> str:
+    """Name of a probe set: that of its block, or of its unit where the block has none."""
+    return unit_name if block_name in ("", "NONE") else block_name
+
+
+def _layout(blocks: list[_Block], chip_type: str, n_rows: int, n_cols: int, name: str) -> Cdf:
+    """All blocks as one table, each sorted by atom; block names must differ."""
+    names = [block.name for block in blocks]
+    if "" in names or len(set(names)) != len(names):
+        raise MicroarrayFileError(
+            f"{name} is damaged: its probe sets need names that differ from each other."
+        )
+    orders = [np.argsort(block.atom, kind="stable") for block in blocks]
+    pairs = list(zip(blocks, orders, strict=True))
+    return Cdf(
+        chip_type=chip_type,
+        n_rows=n_rows,
+        n_cols=n_cols,
+        probesets=np.array(names),
+        cells=np.concatenate([block.cell[order] for block, order in pairs]),
+        set_index=np.repeat(np.arange(len(blocks)), [len(order) for order in orders]),
+        is_pm=np.concatenate([block.is_pm[order] for block, order in pairs]),
+    )

@@ -1,0 +1,295 @@
+"""CIFAR-10 from every copy of it that is understood, and from none."""
+
+import os
+import pickle
+import urllib.error
+import warnings
+
+import numpy as np
+import pytest
+from data_files import data_file
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.utils import Bunch
+
+from suquan.datasets import _cifar10 as module
+from suquan.datasets import load_cifar10
+from suquan.datasets._plain_pickle import load_plain_pickle
+
+NAMES = [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
+
+
+def make_batches(per_batch=20, seed=0):
+    """Colours and classes of six batches."""
+    rng = np.random.default_rng(seed)
+    shape = (6, per_batch, 3072)
+    labels = np.tile(np.arange(10), (6, per_batch // 10))
+    return rng.integers(0, 256, size=shape, dtype=np.uint8), labels
+
+
+def grey_by_loop(colours):
+    out = np.empty((len(colours), 1024), np.uint8)
+    for i, row in enumerate(colours.astype(int)):
+        for j in range(1024):
+            out[i, j] = (
+                19595 * row[j] + 38470 * row[1024 + j] + 7471 * row[2048 + j] + 32768
+            ) >> 16
+    return out
+
+
+def old_pickle(batch):
+    """The pickle as Python 2 wrote it: text as 8-bit strings, arrays under numpy's old names."""
+    data, labels = batch[b"data"], batch[b"labels"]
+
+    def string(value):
+        if len(value) < 256:
+            return b"U" + bytes([len(value)]) + value
+        return b"T" + len(value).to_bytes(4, "little") + value
+
+    def integer(value):
+        return b"K" + bytes([value]) if value < 256 else b"M" + value.to_bytes(2, "little")
+
+    dtype = b"cnumpy\ndtype\n" + string(b"u1") + b"K\x00K\x01\x87R"
+    dtype += b"(K\x03" + string(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85"
+        + string(b"b")
+        + b"\x87R"
+    )
+    array += b"(K\x01" + integer(data.shape[0]) + integer(data.shape[1]) + b"\x86" + dtype
+    array += b"\x89" + string(data.tobytes()) + b"tb"
+    list_ = b"](" + b"".join(integer(label) for label in labels) + b"e"
+    pairs = string(b"batch_label") + string(b"training batch 1 of 5")
+    pairs += string(b"labels") + list_ + string(b"data") + array
+    return b"\x80\x02}(" + pairs + b"u."
+
+
+def write_python(folder, colours, labels, dump):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, X, y in zip(NAMES, colours, labels, strict=True):
+        (folder / name).write_bytes(dump({b"data": X, b"labels": y.tolist(), b"batch_label": b"x"}))
+
+
+def write_binary(folder, colours, labels):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, X, y in zip(NAMES, colours, labels, strict=True):
+        rows = np.concatenate([y[:, None].astype(np.uint8), X], axis=1)
+        (folder / f"{name}.bin").write_bytes(rows.tobytes())
+
+
+def write_npz(path, colours, labels):
+    grey = module._to_grey(colours.reshape(-1, 3072))
+    y = labels.ravel().astype(np.int8)
+    n = len(y) * 5 // 6
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, X_train=grey[:n], y_train=y[:n], X_test=grey[n:], y_test=y[n:])
+
+
+WRITERS = {
+    "python 3 for python 2": lambda folder, X, y: write_python(
+        folder, X, y, lambda b: pickle.dumps(b, 2)
+    ),
+    "npz": lambda folder, X, y: write_npz(folder / "cifar10_gray.npz", X, y),
+    "python 2": lambda folder, X, y: write_python(folder, X, y, old_pickle),
+    "python 3": lambda folder, X, y: write_python(folder, X, y, lambda b: pickle.dumps(b, 4)),
+    "binary": write_binary,
+    "python, in subfolder": lambda folder, X, y: write_python(
+        folder / "cifar-10-batches-py", X, y, old_pickle
+    ),
+    "binary, in subfolder": lambda folder, X, y: write_binary(
+        folder / "cifar-10-batches-bin", X, y
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(WRITERS))
+@pytest.mark.parametrize("through", ["path", "environment"])
+def test_every_copy_gives_the_same_pictures(kind, through, tmp_path, monkeypatch):
+    colours, labels = make_batches()
+    WRITERS[kind](tmp_path, colours, labels)
+    monkeypatch.setenv("SUQUAN_DATA", str(tmp_path) if through == "environment" else "nowhere")
+    path = tmp_path if through == "path" else None
+    train, test = load_cifar10(path), load_cifar10(path, subset="test")
+    assert train.data.dtype == np.uint8
+    np.testing.assert_array_equal(train.data, module._to_grey(colours[:5].reshape(-1, 3072)))
+    np.testing.assert_array_equal(train.target, labels[:5].ravel())
+    np.testing.assert_array_equal(test.data, module._to_grey(colours[5]))
+    X, y = load_cifar10(path, subset="all", return_X_y=True)
+    np.testing.assert_array_equal(X, np.concatenate([train.data, test.data]))
+    assert y.shape == (120,)
+    assert train.target_names[[0, 7]].tolist() == ["airplane", "horse"]
+
+
+def test_the_old_pickle_is_one_that_python_reads_too():
+    colours, labels = make_batches(10)
+    batch = {b"data": colours[0], b"labels": labels[0].tolist()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        read = pickle.loads(old_pickle(batch), encoding="bytes")
+    np.testing.assert_array_equal(read[b"data"], colours[0])
+    assert read[b"labels"] == labels[0].tolist()
+
+
+def test_grey_is_the_documented_sum():
+    colours, _ = make_batches(10)
+    np.testing.assert_array_equal(module._to_grey(colours[0]), grey_by_loop(colours[0]))
+
+
+def test_grey_is_that_of_pil():
+    Image = pytest.importorskip("PIL.Image")
+    colours, _ = make_batches(10)
+    planes = colours[0].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    expected = [np.asarray(Image.fromarray(picture).convert("L")).ravel() for picture in planes]
+    np.testing.assert_array_equal(module._to_grey(colours[0]), expected)
+
+
+def test_the_whole_data_set_has_its_known_counts():
+    path = data_file("cifar10_gray.npz")
+    for subset, n in (("train", 50_000), ("test", 10_000)):
+        X, y = load_cifar10(path, subset=subset, return_X_y=True)
+        assert X.shape == (n, 1024)
+        assert np.bincount(y).tolist() == [n // 10] * 10
+
+
+# --------------------------------------------------------------------------------------- nothing at hand
+
+
+def test_a_folder_without_pictures_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no CIFAR-10 in .*cifar10_gray.npz"):
+        load_cifar10(tmp_path)
+
+
+def test_a_missing_batch_is_named(tmp_path):
+    write_binary(tmp_path, *make_batches())
+    (tmp_path / "data_batch_3.bin").unlink()
+    with pytest.raises(FileNotFoundError, match=r"lacks data_batch_3.bin"):
+        load_cifar10(tmp_path)
+
+
+def test_without_a_network_the_message_says_what_to_do(tmp_path, monkeypatch):
+    def unreachable(**options):
+        assert options["data_id"] == 40927
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", unreachable)
+    monkeypatch.setenv("SUQUAN_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"OpenML cannot be reached.*SUQUAN_DATA"):
+        load_cifar10()
+
+
+def test_the_table_of_openml_is_understood(tmp_path, monkeypatch):
+    """The network is out of reach of the tests: the reply has the documented form of fetch_openml."""
+    colours, labels = make_batches()
+    table = Bunch(
+        data=colours.reshape(-1, 3072).astype(np.float64),
+        target=labels.ravel().astype(str).astype(object),
+    )
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **options: table)
+    monkeypatch.setenv("SUQUAN_DATA", str(tmp_path))
+    np.testing.assert_array_equal(load_cifar10(subset="test").data, module._to_grey(colours[5]))
+    table.target = np.sort(table.target)
+    with pytest.raises(ValueError, match="not in the official order"):
+        load_cifar10()
+
+
+def test_an_unknown_subset_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="subset must be one of"):
+        load_cifar10(tmp_path, subset="validation")
+
+
+# ------------------------------------------------------------------------------------------ damaged files
+
+
+class Evil:
+    def __init__(self, *call):
+        self.call = call
+
+    def __reduce__(self):
+        return self.call[0], self.call[1:]
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize(
+    "call",
+    [(os.system, "touch ran"), (eval, "open('ran', 'w')"), (np.fromfile, "x"), (bytearray, 9)],
+)
+def test_pickles_that_call_anything_are_refused_and_nothing_runs(
+    call, protocol, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "test_batch"
+    path.write_bytes(pickle.dumps({b"data": Evil(*call), b"labels": [1]}, protocol))
+    with pytest.raises(ValueError, match="not a pickle of plain arrays"):
+        load_plain_pickle(path)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({b"data": np.zeros((2, 3072), np.uint8)}, "no 'data' and 'labels'"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}, "a class from 0 to 9"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 10]}, "a class from 0 to 9"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, [2]]}, "list of integers"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 10**30]}, "damaged"),
+        ({b"data": np.zeros((2, 3071), np.uint8), b"labels": [1, 2]}, "pictures of 3,072 bytes"),
+        ({b"data": np.zeros((2, 3072), np.int64), b"labels": [1, 2]}, "pictures of 3,072 bytes"),
+        ({b"data": [1, 2], b"labels": [1, 2]}, "wanted an array"),
+        ({b"data": np.zeros((2, 3072)), b"labels": [1, 2]}, "arrays of type 'f8'"),
+        ([1, 2], "no 'data'"),
+    ],
+)
+def test_python_batches_are_checked(batch, message, tmp_path):
+    write_python(tmp_path, *make_batches(), old_pickle)
+    (tmp_path / "data_batch_2").write_bytes(pickle.dumps(batch, 2))
+    with pytest.raises(ValueError, match=message):
+        load_cifar10(tmp_path)
+
+
+def test_binary_batches_are_checked(tmp_path):
+    colours, labels = make_batches()
+    write_binary(tmp_path, colours, labels)
+    good = (tmp_path / "data_batch_1.bin").read_bytes()
+    for data, message in (
+        (good[:-1], "not a multiple"),
+        (b"", "not a multiple"),
+        (b"\x0b" + good[1:], "a class from 0 to 9"),
+    ):
+        (tmp_path / "data_batch_1.bin").write_bytes(data)
+        with pytest.raises(ValueError, match=message):
+            load_cifar10(tmp_path)
+
+
+def test_npz_files_are_checked(tmp_path):
+    path = tmp_path / "cifar10_gray.npz"
+    colours, labels = make_batches()
+    write_npz(path, colours, labels)
+    whole = path.read_bytes()
+    for data in (whole[:1000], b"", b"PK\x03\x04" + b"x" * 50, whole[:200] + b"xxxx" + whole[204:]):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match="is damaged"):
+            load_cifar10(path)
+    np.savez(path, X_train=np.zeros((1, 4)))
+    with pytest.raises(ValueError, match="is not the grey CIFAR-10"):
+        load_cifar10(path)
+
+
+def test_damaged_pickles_raise_nothing_but_a_value_error(tmp_path):
+    path = tmp_path / "test_batch"
+    data = pickle.dumps(
+        {b"data": np.arange(60, dtype=np.uint8).reshape(2, 30), b"labels": [1, 2]}, 2
+    )
+
+    @settings(
+        max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(st.integers(0, len(data) - 1), st.binary(min_size=1, max_size=6), st.booleans())
+    def check(place, new, insert):
+        path.write_bytes(data[:place] + new + data[place + (0 if insert else len(new)) :])
+        try:
+            load_plain_pickle(path)
+        except ValueError as error:
+            if "is damaged" not in str(error):
+                raise
+
+    check()
