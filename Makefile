@@ -13,9 +13,8 @@ SAY := @printf '== %s\n'
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-demo: $(VENV)/.installed-plot ## Normalise, and learn a target, on simulated samples: tables, and pictures in demo-output/
-	@$(RUN) examples/plot_quantile_normalization.py --out demo-output
-	@$(RUN) examples/plot_learned_target.py --out demo-output
+demo: $(VENV)/.installed-cli ## The whole job on simulated patients: compare, fit, score, report; files in demo-output/
+	@$(RUN) -m suquan demo --out demo-output
 
 test: $(VENV)/.installed-test ## Run the tests, without the slow ones
 	$(SAY) "tests on $(JOBS) processes"

@@ -57,6 +57,24 @@ def test_the_names_of_the_first_release_are_public():
     assert list(suquan.__all__) == sorted(suquan.__all__)
 
 
+def test_public_names_and_modules_are_there_when_asked_for():
+    code = """
+import json, sys
+import suquan
+before = [name for name in sys.modules if name.partition(".")[0] == "numpy"]
+listed = dir(suquan)
+from suquan import *
+print(json.dumps([before, listed, sorted(set(globals()) & set(suquan.__all__)), suquan.prox.__name__]))
+"""
+    before, listed, names, module = run_python(code)
+    assert before == []  # the command line is not to wait for NumPy
+    assert set(suquan.__all__) <= set(listed)
+    assert names == sorted(suquan.__all__)
+    assert module == "suquan.prox"
+    with pytest.raises(AttributeError, match="no attribute 'unknown'"):
+        suquan.unknown  # noqa: B018
+
+
 @pytest.mark.parametrize("name", [name for name in suquan.__all__ if not name.startswith("__")])
 def test_every_public_name_is_documented_with_a_runnable_example(name):
     text = inspect.getdoc(getattr(suquan, name))

@@ -5,17 +5,26 @@ given (a name, a distribution, a vector), taken from the samples (their mean or 
 with the linear model that uses the normalised samples.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from suquan._version import __version__
-from suquan.comparison import compare
-from suquan.linear_model import SuquanClassifier, SuquanRegressor
-from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
-from suquan.preprocessing import (
-    QuantileNormalizer,
-    SupervisedQuantileNormalizer,
-    quantile_normalize,
-)
-from suquan.ranking import permutation_matrix, rank_samples
-from suquan.targets import make_target_quantiles
+
+if TYPE_CHECKING:
+    from suquan.alignment import align_features
+    from suquan.comparison import compare
+    from suquan.linear_model import SuquanClassifier, SuquanRegressor
+    from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
+    from suquan.persistence import load_model, save_model
+    from suquan.preprocessing import (
+        QuantileNormalizer,
+        SupervisedQuantileNormalizer,
+        quantile_normalize,
+    )
+    from suquan.ranking import permutation_matrix, rank_samples
+    from suquan.targets import make_target_quantiles
 
 __all__ = [
     "QuantileNormalizer",
@@ -25,9 +34,54 @@ __all__ = [
     "SuquanRegressor",
     "SuquanRegressorCV",
     "__version__",
+    "align_features",
     "compare",
+    "load_model",
     "make_target_quantiles",
     "permutation_matrix",
     "quantile_normalize",
     "rank_samples",
+    "save_model",
 ]
+
+# Where the public names live. They are loaded when first asked for, so that `suquan --help` need not wait
+# for NumPy and Numba.
+_HOMES = {
+    "alignment": ("align_features",),
+    "comparison": ("compare",),
+    "linear_model": ("SuquanClassifier", "SuquanRegressor"),
+    "model_selection": ("SuquanClassifierCV", "SuquanRegressorCV"),
+    "persistence": ("load_model", "save_model"),
+    "preprocessing": ("QuantileNormalizer", "SupervisedQuantileNormalizer", "quantile_normalize"),
+    "ranking": ("permutation_matrix", "rank_samples"),
+    "targets": ("make_target_quantiles",),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+_SUBMODULES = {
+    *_HOMES,
+    "datasets",
+    "io",
+    "losses",
+    "microarray",
+    "objective",
+    "plotting",
+    "prox",
+    "report",
+    "solvers",
+    "statistics",
+    "streaming",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value = getattr(importlib.import_module(f"suquan.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in _SUBMODULES:
+        return importlib.import_module(f"suquan.{name}")
+    raise AttributeError(f"module 'suquan' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})

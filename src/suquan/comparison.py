@@ -6,8 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import os
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +21,7 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
+from suquan._files import replace_file
 from suquan._progress import Progress
 from suquan._scoring import OutputScorer
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
@@ -622,7 +621,7 @@ class _Store:
                 )
         else:
             text = json.dumps({"fingerprint": fingerprint})
-            _replace_file(path, lambda file: file.write(text.encode()))
+            replace_file(path, lambda file: file.write(text.encode()))
         return cls(directory)
 
     def _path(self, task: tuple[str, int]) -> Path:
@@ -643,19 +642,7 @@ class _Store:
         """Keep the outcome of a task."""
         if self.directory is not None:
             fields: dict[str, Any] = outcome._asdict()
-            _replace_file(self._path(task), lambda file: np.savez(file, **fields))
-
-
-def _replace_file(path: Path, write: Any) -> None:
-    """Write a file under a temporary name and move it into place."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+            replace_file(self._path(task), lambda file: np.savez(file, **fields))
 
 
 # -- tables -----------------------------------------------------------------------------------------
@@ -738,5 +725,5 @@ def _write_csv(path: Path, table: dict[str, np.ndarray]) -> Path:
         text.flush()
         text.detach()
 
-    _replace_file(path, write)
+    replace_file(path, write)
     return path

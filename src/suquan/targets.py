@@ -210,6 +210,18 @@ def learn_target(
             n_jobs=n_jobs,
             feature_names=feature_names,
         )[0]
+    ordered, n_observed = sort_samples(X, n_jobs=n_jobs)
+    if missing == "error":
+        raise_missing(X, n_observed, feature_names)
+    weights = _usable_weights(sample_weight, n_observed)
+    return median_target(ordered, weights, n_jobs)
+
+
+def sort_samples(X: np.ndarray, *, n_jobs: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Samples with their values sorted, and the number of observed values of each.
+
+    Samples with missing values have their interpolated quantiles, those without any value no defined ones.
+    """
     dtype = kernel_dtype(X.dtype)
     ordered = np.empty(X.shape, dtype)
     n_observed = np.empty(X.shape[0], np.int64)
@@ -221,10 +233,12 @@ def learn_target(
         )
 
     for_each_block(sort_block, X.shape, n_jobs=n_jobs)
-    if missing == "error":
-        raise_missing(X, n_observed, feature_names)
-    weights = _usable_weights(sample_weight, n_observed)
-    return _finite_target(_median_rows(ordered, weights, n_jobs), target)
+    return ordered, n_observed
+
+
+def median_target(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) -> np.ndarray:
+    """Weighted median of sorted samples, place by place, over those of positive weight."""
+    return _finite_target(_median_rows(ordered, weights, n_jobs), "median")
 
 
 def _median_rows(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) -> np.ndarray:

@@ -1,0 +1,182 @@
+"""New samples with other features than the model's, brought into its order by name."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from suquan.ranking import as_samples, raise_missing
+
+__all__ = ["AlignedSamples", "align_features"]
+
+
+@dataclass(frozen=True)
+class AlignedSamples:
+    """Samples in the order of a model's features.
+
+    Attributes
+    ----------
+    model : estimator
+        The model to use on `values`: a copy that skips missing values where features are missing, and does
+        not ask for feature names.
+    values : ndarray of shape (n_samples, n_features_in_)
+        NaN at the features that were not given.
+    missing : ndarray of str
+        Features of the model that were not given.
+    extra : ndarray of str
+        Given features that the model does not have; they were dropped.
+    lost : float
+        Share of Σ|w| at the missing features, or of the features for a model without coefficients.
+    """
+
+    model: Any
+    values: np.ndarray
+    missing: np.ndarray
+    extra: np.ndarray
+    lost: float
+
+
+def align_features(
+    model: Any, X: Any, feature_names: Any = None, *, max_lost: float = 0.2
+) -> AlignedSamples:
+    """Bring samples with other features into the order of a model's features, by name.
+
+    Extra features are dropped before anything is ranked. Missing ones become NaN and are handled by the rule
+    ``missing="ignore"``: the observed values of a sample read the target at (k + ½)/m. A sample gives the
+    same result alone and in a batch.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this library.
+    X : array-like of shape (n_samples, n_given)
+        Its own NaN are left to the model's rule.
+    feature_names : array-like of shape (n_given,), default=None
+        None: the columns of the data frame `X`.
+    max_lost : float, default=0.2
+        Largest share of Σ|w| (over all classes) that the missing features may carry. For a normaliser,
+        which has no w, the largest share of its features.
+
+    Returns
+    -------
+    AlignedSamples
+
+    Raises
+    ------
+    ValueError
+        If more is lost, names are repeated, or the model has no names and another number of features.
+
+    Warns
+    -----
+    UserWarning
+        If features are missing: how many, and the share that is lost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from suquan import QuantileNormalizer, align_features
+    >>> model = QuantileNormalizer("uniform").fit(np.eye(3))
+    >>> model.feature_names_in_ = np.array(["a", "b", "c"], dtype=object)  # as of a data frame
+    >>> aligned = align_features(model, [[1.0, 9.0, 3.0, 2.0]], ["c", "other", "a", "b"])
+    >>> aligned.values, aligned.extra
+    (array([[3., 2., 1.]]), array(['other'], dtype='<U5'))
+    >>> aligned.model.transform(aligned.values)
+    array([[0.83333333, 0.5       , 0.16666667]])
+    """
+    check_is_fitted(model)
+    if feature_names is None:
+        feature_names = getattr(X, "columns", None)
+    values = as_samples(X)
+    if not 0.0 <= max_lost <= 1.0:
+        raise ValueError(f"max_lost is a share between 0 and 1; got {max_lost!r}.")
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or feature_names is None:
+        return _by_position(model, values, named=feature_names is not None)
+    given = np.array([str(name) for name in feature_names])
+    if len(given) != values.shape[1]:
+        raise ValueError(
+            f"there are {len(given)} feature names for {values.shape[1]} features; give one for each."
+        )
+    return _by_name(model, values, given, np.array([str(name) for name in names]), max_lost)
+
+
+def _by_position(model: Any, values: np.ndarray, *, named: bool) -> AlignedSamples:
+    if values.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"the model has {model.n_features_in_} features and X has {values.shape[1]}; without names on both "
+            "sides they cannot be aligned. Fit the model to samples with feature names."
+        )
+    if named:
+        warnings.warn(
+            "the model was fitted without feature names: the features are taken in the order given.",
+            UserWarning,
+            stacklevel=3,
+        )
+    nothing = np.array([], dtype=str)
+    return AlignedSamples(_nameless(model), values, nothing, nothing, 0.0)
+
+
+def _by_name(
+    model: Any, values: np.ndarray, given: np.ndarray, names: np.ndarray, max_lost: float
+) -> AlignedSamples:
+    place = {name: k for k, name in enumerate(given.tolist())}
+    if len(place) != len(given):
+        unique, counts = np.unique(given, return_counts=True)
+        raise ValueError(
+            f"the feature name {str(unique[counts > 1][0])!r} is given more than once; keep one of them."
+        )
+    source = np.array([place.get(name, -1) for name in names.tolist()])
+    found = source >= 0
+    aligned = _take(values, source, found)
+    if model.missing == "error":
+        n_observed = found.sum() - np.isnan(aligned[:, found]).sum(axis=1)
+        raise_missing(aligned[:, found], n_observed, names[found])
+    lost = _lost_share(model, ~found)
+    what = "weight (sum of |w|)" if hasattr(model, "coef_") else "features"
+    if not found.all():
+        tell = (
+            f"{np.count_nonzero(~found)} of the model's {len(names)} features are missing, first "
+            f"{str(names[~found][0])!r}: {lost:.1%} of its {what} is lost"
+        )
+        if not found.any() or lost > max_lost:
+            raise ValueError(
+                f"{tell}, and at most {max_lost:.1%} may be. Give a table with the model's features, or raise "
+                "the limit if you accept the loss."
+            )
+        warnings.warn(tell + "; they are skipped.", UserWarning, stacklevel=3)
+    known = set(names.tolist())
+    extra = given[np.array([name not in known for name in given.tolist()], dtype=bool)]
+    used = _nameless(model, skip_missing=not found.all())
+    return AlignedSamples(used, aligned, names[~found], extra, lost)
+
+
+def _take(values: np.ndarray, source: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Columns `source` of the samples, NaN where there is none."""
+    if found.all() and np.array_equal(source, np.arange(values.shape[1])):
+        return values
+    dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
+    aligned = np.full((values.shape[0], len(source)), np.nan, dtype)
+    aligned[:, found] = values[:, source[found]]
+    return aligned
+
+
+def _lost_share(model: Any, missing: np.ndarray) -> float:
+    weight = np.ones(len(missing))
+    if hasattr(model, "coef_"):
+        weight = np.abs(model.coef_).sum(axis=0)
+    total = weight.sum()
+    return float(weight[missing].sum() / total) if total > 0 else 0.0
+
+
+def _nameless(model: Any, *, skip_missing: bool = False) -> Any:
+    """Copy of a model that takes plain arrays without asking for names."""
+    used = copy.copy(model)
+    vars(used).pop("feature_names_in_", None)
+    if skip_missing:
+        used.missing = "ignore"
+    return used

@@ -1,0 +1,171 @@
+"""What the commands say: lines and tables for people, one JSON object for machines, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+INTERRUPTED = 130
+DEBUG = "SUQUAN_DEBUG"
+
+
+def safe(text: Any) -> str:
+    """Text on one line that cannot steer a terminal: what is not printable is shown as its code."""
+    flat = " ".join(str(text).split())
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in flat)
+
+
+class Output:
+    """Where a command says what it does and what came out.
+
+    Parameters
+    ----------
+    command : str
+    quiet : bool
+        Only errors.
+    as_json : bool
+        At the end, one JSON object on standard output.
+    keep_stdout : bool
+        Lines go to standard error, because standard output is for results alone; so with `as_json`.
+    """
+
+    def __init__(
+        self, command: str, *, quiet: bool = False, as_json: bool = False, keep_stdout: bool = False
+    ) -> None:
+        self._to_stderr = as_json or keep_stdout
+        self.command = command
+        self.quiet = quiet
+        self.as_json = as_json
+        self.results: dict[str, Any] = {}
+        self.warnings: list[str] = []
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether long work should say how far it is."""
+        return not self.quiet
+
+    def _console(self, *, error: bool = False) -> Any:
+        from rich.console import Console
+
+        # Made anew for each line: standard output may have been redirected since. Lines are not cut where
+        # they do not go to a terminal.
+        stream = sys.stderr if error else sys.stdout
+        width = None if stream.isatty() else 10_000
+        return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+    def _print(self, thing: Any, *, error: bool = False, **style: Any) -> None:
+        # Text has no markup, and a terminal folds it at words.
+        self._console(error=error).print(thing, soft_wrap=True, **style)
+
+    def say(self, line: Any, *, strong: bool = False) -> None:
+        """Tell people a line."""
+        if not self.quiet:
+            self._print(safe(line), error=self._to_stderr, style="bold" if strong else None)
+
+    def keep(self, **results: Any) -> None:
+        """Keep results for the JSON object."""
+        self.results |= results
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+        """Show a table to people; numbers are aligned to the right."""
+        if self.quiet:
+            return
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=None)
+        cells = [[number(cell) for cell in row] for row in rows]
+        for k, column in enumerate(columns):
+            numeric = all(isinstance(row[k], int | float) for row in rows)
+            shown.add_column(safe(column), justify="right" if numeric else "left", no_wrap=numeric)
+        for row in cells:
+            shown.add_row(*(Text(safe(cell)) for cell in row))
+        if title:
+            self.say(title, strong=True)
+        self._console(error=self._to_stderr).print(shown)
+
+    def warn(self, text: Any) -> None:
+        """Warn once of each thing."""
+        line = safe(text)
+        if line in self.warnings:
+            return
+        self.warnings.append(line)
+        if not self.quiet:
+            self._print(f"warning: {line}", error=True, style="yellow")
+
+    def finish(self) -> None:
+        """Print the JSON object where it was asked for."""
+        if self.as_json:
+            result = {"command": self.command, **self.results, "warnings": self.warnings}
+            print(json.dumps(jsonable(result), allow_nan=False))
+
+
+def number(value: Any) -> str:
+    """A value for a table."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if math.isfinite(value) else "–"
+
+
+def jsonable(value: Any) -> Any:
+    """A value of plain JSON: NumPy's become Python's, what is not finite becomes null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+@contextmanager
+def running(
+    command: str, *, quiet: bool, as_json: bool, keep_stdout: bool = False
+) -> Iterator[Output]:
+    """Run a command: show warnings as lines, and turn what goes wrong into one line and an exit code."""
+    import typer
+
+    output = Output(command, quiet=quiet, as_json=as_json, keep_stdout=keep_stdout)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.showwarning = lambda message, *rest, **more: output.warn(message)
+        # Processes that do single folds stay silent; the fit to all samples speaks for itself.
+        os.environ.setdefault("PYTHONWARNINGS", "ignore")
+        try:
+            yield output
+            output.finish()
+        except KeyboardInterrupt:
+            print(f"suquan {command}: interrupted", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            if isinstance(error, BrokenPipeError) or os.environ.get(DEBUG):
+                raise
+            print(f"suquan {command}: {explain(error)}", file=sys.stderr)
+            raise typer.Exit(1) from error
+
+
+def explain(error: BaseException) -> str:
+    """One line: what was wanted, what came, what to do."""
+    if isinstance(error, MemoryError):
+        return "memory is full; use a smaller table, or fewer processes (--n-jobs 1)."
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return safe(f"{where}{error.strerror}; check the path and the permissions.")
+    if isinstance(error, ImportError):
+        from suquan.cli import INSTALL
+
+        return safe(f"{error.name or error} is not installed; run: {INSTALL}")
+    return safe(error)

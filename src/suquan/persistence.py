@@ -1,0 +1,509 @@
+"""Saved models: one file that holds data alone, and gives the same predictions bit for bit.
+
+A model file (``.suquan``) is a zip of ``model.json`` (versions, class, parameters, fitted attributes, classes,
+feature names, training summary), of the arrays as ``.npy``, and of their SHA-256. Reading it executes nothing:
+there is no pickle in it, its classes are the six of this library, and everything else is numbers and text. The
+checksums find damage; they do not tell who wrote the file. See docs/design/model_files.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+import platform
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
+from sklearn.utils.validation import check_is_fitted
+
+from suquan._model_zip import FORMAT, ModelFileError, array_name, read_container, write_container
+from suquan._version import __version__
+from suquan.linear_model import METHODS, SuquanClassifier, SuquanRegressor
+from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
+from suquan.preprocessing import QuantileNormalizer, SupervisedQuantileNormalizer
+from suquan.ranking import MISSING, TIES
+from suquan.targets import make_target_quantiles
+
+__all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
+
+SCHEMA = 1
+ESTIMATORS: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        QuantileNormalizer,
+        SupervisedQuantileNormalizer,
+        SuquanClassifier,
+        SuquanRegressor,
+        SuquanClassifierCV,
+        SuquanRegressorCV,
+    )
+}
+# scikit-learn's splitters that numbers describe; made again from them at load.
+SPLITTERS: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        GroupKFold,
+        KFold,
+        LeaveOneOut,
+        RepeatedKFold,
+        RepeatedStratifiedKFold,
+        StratifiedGroupKFold,
+        StratifiedKFold,
+    )
+}
+# Parameters that may be a function or a distribution: their values are kept.
+_TARGET_PARAMETERS = ("init", "target_quantiles")
+_ATTRIBUTE = re.compile(r"[a-z][a-z0-9_]*_")
+_MAX_TEXT = 1 << 22  # characters of one array of text with a fixed width
+_FLOATS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """What a model file holds.
+
+    Attributes
+    ----------
+    estimator : estimator
+    versions : dict
+        Of suquan, Python, NumPy and scikit-learn at the time of writing.
+    summary : dict
+        What was recorded about the training.
+    notes : list of str
+        What could not be kept as it was.
+    """
+
+    estimator: Any
+    versions: dict[str, str]
+    summary: dict[str, Any]
+    notes: list[str]
+
+
+def save_model(estimator: Any, path: Any, *, summary: dict[str, Any] | None = None) -> Path:
+    """Save a fitted estimator in one file.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator of this library.
+    path : path
+        Written in one move; ends in ".suquan" by custom.
+    summary : dict, default=None
+        What to record about the training: text, numbers, and lists and dicts of them.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If it is not one of this library, or holds something else than numbers and text.
+
+    Warns
+    -----
+    UserWarning
+        If a parameter cannot be kept as it is. Of a function or distribution as target, its values are
+        kept; a scorer, a random generator or a splitter that is not one of scikit-learn's K-folds is noted
+        and loads as the default. None of it changes a prediction.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from suquan import QuantileNormalizer, load_model, save_model
+    >>> X = np.random.default_rng(0).exponential(size=(5, 100))
+    >>> model = QuantileNormalizer("median").fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = save_model(model, os.path.join(folder, "normalizer.suquan"))
+    ...     same = load_model(path)
+    >>> np.array_equal(same.transform(X), model.transform(X))
+    True
+    """
+    _known_name(estimator)
+    check_is_fitted(estimator)
+    encoder = _Encoder()
+    header = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "versions": {
+            "suquan": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+        "estimator": encoder.estimator(estimator),
+        "training": encoder.value({**_fit_summary(estimator), **(summary or {})}, "summary"),
+        "notes": encoder.notes,
+        "strings": encoder.strings,
+    }
+    for note in encoder.notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return write_container(path, header, encoder.arrays)
+
+
+def load_model(path: Any) -> Any:
+    """Load an estimator that :func:`save_model` has saved; nothing in the file is executed.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    estimator
+        With the same predictions, bit for bit.
+
+    Raises
+    ------
+    suquan.persistence.ModelFileError
+        If the file is not a model file, is damaged or altered, or was written by a newer version.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from suquan import SuquanClassifier, load_model, save_model
+    >>> from suquan.datasets import make_corrupted_classification
+    >>> X, y = make_corrupted_classification(60, 30, random_state=0)
+    >>> model = SuquanClassifier(random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = save_model(model, os.path.join(folder, "classifier.suquan"))
+    ...     same = load_model(path)
+    >>> bool((same.predict_proba(X) == model.predict_proba(X)).all())
+    True
+    """
+    return read_model(path).estimator
+
+
+def read_model(path: Any) -> ModelFile:
+    """Estimator of a model file, with what else is recorded there.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    ModelFile
+    """
+    header, arrays = read_container(path, _check_schema)
+    try:
+        decoder = _Decoder(header["strings"], arrays)
+        estimator = decoder.estimator(header["estimator"])
+        return ModelFile(
+            estimator,
+            {str(k): str(v) for k, v in header["versions"].items()},
+            decoder.value(header["training"]),
+            [str(note) for note in header["notes"]],
+        )
+    except ModelFileError as error:
+        raise ModelFileError(f"{str(path)!r}: {error}") from error.__cause__
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise ModelFileError(
+            f"{str(path)!r}: model.json does not describe a model ({type(error).__name__}: {error}); give a "
+            "file written by suquan.save_model."
+        ) from error
+
+
+def _check_schema(header: dict[str, Any]) -> None:
+    schema = header.get("schema")
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise ModelFileError(f"its schema is {schema!r}, not a positive number; give another file.")
+    if schema > SCHEMA:
+        versions = header.get("versions")
+        writer = versions.get("suquan") if isinstance(versions, dict) else None
+        raise ModelFileError(
+            f"it was written by suquan {writer} with schema {schema}; this is suquan {__version__}, which "
+            f"reads schemas up to {SCHEMA}. Update suquan."
+        )
+
+
+def _known_name(estimator: Any) -> str:
+    name = type(estimator).__name__
+    if ESTIMATORS.get(name) is not type(estimator):
+        raise TypeError(f"model files hold {', '.join(ESTIMATORS)}; got {type(estimator)!r}.")
+    return name
+
+
+def _fit_summary(estimator: Any) -> dict[str, Any]:
+    """What every fitted estimator can tell about its training."""
+    told = {
+        "method": getattr(estimator, "method_", getattr(estimator, "method", None)),
+        "n_features": estimator.n_features_in_,
+    }
+    for name in ("alpha_", "smoothness_", "objective_", "n_rounds_", "n_iter_", "best_score_"):
+        if hasattr(estimator, name):
+            told[name.removesuffix("_")] = getattr(estimator, name)
+    return {name: value for name, value in told.items() if value is not None}
+
+
+# -- encoding ---------------------------------------------------------------------------------------
+
+
+class _Unstorable(TypeError):
+    """Something that is neither numbers nor text."""
+
+
+class _Encoder:
+    """Turns values into JSON, arrays aside; an array that is met twice is kept once."""
+
+    def __init__(self) -> None:
+        self.arrays: list[np.ndarray] = []
+        self.strings: list[list[str]] = []
+        self.notes: list[str] = []
+        self._places: dict[int, tuple[np.ndarray, dict[str, Any]]] = {}
+
+    def estimator(self, estimator: Any) -> dict[str, Any]:
+        """Class, parameters and fitted attributes."""
+        attributes = {
+            name: value
+            for name, value in vars(estimator).items()
+            if _ATTRIBUTE.fullmatch(name) and not name.startswith("_")
+        }
+        encoded = {
+            "$": "estimator",
+            "class": _known_name(estimator),
+            "parameters": {
+                name: self._parameter(estimator, name, value)
+                for name, value in estimator.get_params(deep=False).items()
+            },
+            "attributes": {name: self.value(value, name) for name, value in attributes.items()},
+        }
+        output = getattr(estimator, "_sklearn_output_config", {}).get("transform")
+        return encoded | ({"output": output} if output else {})
+
+    def _parameter(self, estimator: Any, name: str, value: Any) -> Any:
+        try:
+            return self.value(value, name)
+        except _Unstorable:
+            pass
+        what = getattr(value, "__qualname__", None) or type(value).__name__
+        if name in _TARGET_PARAMETERS:
+            self._note(
+                f"{name} was {what}: its values at the places of the features are kept instead."
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return self.value(make_target_quantiles(value, estimator.n_features_in_), name)
+        if hasattr(value, "split") or isinstance(
+            value, np.random.RandomState | np.random.Generator
+        ):
+            what = repr(value).partition(" at 0x")[0]
+        default = inspect.signature(type(estimator)).parameters[name].default
+        self._note(f"{name} was {what}, which is not kept: it loads as {default!r}.")
+        return self.value(default, name)
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:  # the model inside a selection has the same parameters
+            self.notes.append(note)
+
+    def value(self, value: Any, name: str) -> Any:
+        """JSON of a value."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, float):
+            return value if np.isfinite(value) else {"$": "float", "value": repr(value)}
+        if isinstance(value, np.ndarray):
+            return self._array(value, name)
+        if isinstance(value, list | tuple):
+            items = [self.value(item, name) for item in value]
+            return items if isinstance(value, list) else {"$": "tuple", "items": items}
+        if isinstance(value, dict):
+            if all(isinstance(key, str) for key in value) and "$" not in value:
+                return {key: self.value(item, name) for key, item in value.items()}
+            items = [[self.value(k, name), self.value(v, name)] for k, v in value.items()]
+            return {"$": "dict", "items": items}
+        if type(value) in ESTIMATORS.values():
+            return self.estimator(value)
+        if type(value) in SPLITTERS.values():
+            return self._splitter(value, name)
+        raise _Unstorable(
+            f"{name} holds {type(value)!r}, which a model file cannot; it holds numbers, text, arrays, lists "
+            "and dicts of them."
+        )
+
+    def _splitter(self, splitter: Any, name: str) -> dict[str, Any]:
+        held = {**getattr(splitter, "cvargs", {}), **vars(splitter)}
+        parameters = {
+            key: self.value(held[key], name) for key in _splitter_parameters(type(splitter))
+        }
+        return {"$": "splitter", "class": type(splitter).__name__, "parameters": parameters}
+
+    def _array(self, array: np.ndarray, name: str) -> dict[str, Any]:
+        if id(array) not in self._places:
+            self._places[id(array)] = array, self._new_array(array, name)
+        return self._places[id(array)][1]
+
+    def _new_array(self, array: np.ndarray, name: str) -> dict[str, Any]:
+        kind = array.dtype.kind
+        if kind in "biu" or (kind == "f" and array.dtype.itemsize <= 8):
+            self.arrays.append(array)
+            return {"$": "array", "at": array_name(len(self.arrays) - 1)}
+        values = array.tolist()
+        wide = kind == "U" and array.dtype.itemsize // 4 * len(values) > _MAX_TEXT
+        if (
+            not wide
+            and kind in "OUT"
+            and array.ndim == 1
+            and all(isinstance(item, str) for item in values)
+        ):
+            self.strings.append(values)
+            text = {"O": "object", "T": "variable"}.get(kind) or f"U{array.dtype.itemsize // 4}"
+            return {"$": "strings", "at": len(self.strings) - 1, "type": text}
+        raise _Unstorable(
+            f"{name} is an array of {array.dtype}; a model file holds numbers and text."
+        )
+
+
+def _splitter_parameters(cls: type) -> list[str]:
+    return [] if cls is LeaveOneOut else list(inspect.signature(cls).parameters)
+
+
+# -- decoding ---------------------------------------------------------------------------------------
+
+
+class _Decoder:
+    """Turns JSON back into values, and refuses what no encoder writes."""
+
+    def __init__(self, strings: list[list[str]], arrays: dict[str, np.ndarray]) -> None:
+        if not all(isinstance(item, str) for values in strings for item in values):
+            raise ModelFileError("a list of names holds something else than text.")
+        self._strings = strings
+        self._arrays = arrays
+        self._made: dict[tuple[int, str], np.ndarray] = {}
+
+    def value(self, encoded: Any) -> Any:
+        """Value of JSON."""
+        if isinstance(encoded, list):
+            return [self.value(item) for item in encoded]
+        if not isinstance(encoded, dict):
+            return encoded
+        if "$" not in encoded:
+            return {key: self.value(item) for key, item in encoded.items()}
+        kind = encoded["$"]
+        if kind == "float":
+            return _FLOATS[encoded["value"]]
+        if kind == "tuple":
+            return tuple(self.value(item) for item in encoded["items"])
+        if kind == "dict":
+            return {self.value(k): self.value(v) for k, v in encoded["items"]}
+        if kind == "array":
+            return self._arrays[encoded["at"]]
+        if kind == "strings":
+            return self._text(encoded["at"], encoded["type"])
+        if kind == "estimator":
+            return self.estimator(encoded)
+        if kind == "splitter":
+            return self._splitter(encoded)
+        raise ModelFileError(f"model.json holds a value of unknown kind {kind!r}.")
+
+    def _splitter(self, encoded: dict[str, Any]) -> Any:
+        cls = SPLITTERS[encoded["class"]]
+        parameters = {key: self.value(value) for key, value in encoded["parameters"].items()}
+        if not set(parameters) <= set(_splitter_parameters(cls)):
+            raise ModelFileError(f"{cls.__name__} has no parameters {sorted(parameters)}.")
+        return cls(**parameters)
+
+    def _text(self, place: int, kind: str) -> np.ndarray:
+        if (place, kind) not in self._made:
+            values = self._strings[place]
+            if kind == "object":
+                array = np.array(values, dtype=object)
+            elif kind == "variable":
+                array = np.array(values, dtype=np.dtypes.StringDType())
+            elif re.fullmatch(r"U[0-9]{1,6}", kind) and int(kind[1:]) * len(values) <= _MAX_TEXT:
+                array = np.array(values, dtype=kind)
+            else:
+                raise ModelFileError(f"model.json holds text of unknown kind {kind!r}.")
+            self._made[place, kind] = array
+        return self._made[place, kind]
+
+    def estimator(self, encoded: dict[str, Any]) -> Any:
+        """Estimator with its parameters and fitted attributes, which must fit each other."""
+        name = encoded["class"]
+        if not isinstance(name, str) or name not in ESTIMATORS:
+            raise ModelFileError(f"unknown estimator {name!r}; known are {', '.join(ESTIMATORS)}.")
+        cls = ESTIMATORS[name]
+        parameters = {key: self.value(value) for key, value in encoded["parameters"].items()}
+        estimator = cls(**parameters)
+        for key, value in encoded["attributes"].items():
+            if not _ATTRIBUTE.fullmatch(key) or hasattr(cls, key):
+                raise ModelFileError(f"{key!r} is not the name of a fitted attribute.")
+            setattr(estimator, key, self.value(value))
+        check_fitted_attributes(estimator)
+        if "output" in encoded:
+            estimator.set_output(transform=encoded["output"])
+        return estimator
+
+
+def check_fitted_attributes(estimator: Any) -> None:
+    """Raise a ModelFileError where the attributes that predictions use do not fit each other."""
+    p: Any = getattr(estimator, "n_features_in_", None)
+    _require(isinstance(p, int) and not isinstance(p, bool) and p > 0, "n_features_in_", p)
+    _require(estimator.ties in TIES, "ties", estimator.ties)
+    _require(estimator.missing in MISSING, "missing", estimator.missing)
+    _require_numbers(estimator, "target_quantiles_", (p,))
+    if hasattr(estimator, "feature_names_in_"):
+        _require_vector(estimator, "feature_names_in_", p, "O")
+    if isinstance(estimator, QuantileNormalizer):
+        return
+    if isinstance(estimator, SupervisedQuantileNormalizer):
+        inner: Any = getattr(estimator, "estimator_", None)
+        _require(type(inner) in (SuquanClassifier, SuquanRegressor), "estimator_", inner)
+        _require(inner.n_features_in_ == p, "estimator_.n_features_in_", inner.n_features_in_)
+        return
+    method = getattr(estimator, "method_", estimator.method)
+    _require(isinstance(method, str) and method in METHODS, "method", method)
+    n_outputs = 1
+    if isinstance(estimator, SuquanClassifier):
+        classes = getattr(estimator, "classes_", None)
+        n_classes = len(classes) if isinstance(classes, np.ndarray) and classes.ndim == 1 else 0
+        _require(n_classes >= 2, "classes_", classes)
+        n_outputs = 1 if n_classes == 2 else n_classes
+    _require_numbers(estimator, "coef_", (n_outputs, p))
+    _require_numbers(estimator, "intercept_", (n_outputs,))
+
+
+def _require(condition: bool, name: str, value: Any) -> None:
+    if not condition:
+        raise ModelFileError(
+            f"{name} does not fit the model: {value!r}. The file was not written by suquan."
+        )
+
+
+def _require_numbers(estimator: Any, name: str, shape: tuple[int, ...]) -> None:
+    array = getattr(estimator, name, None)
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
+        came = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else array
+        raise ModelFileError(f"{name} must be float64 of shape {shape}; the file holds {came!r}.")
+    _require(bool(np.all(np.isfinite(array))), name, "not finite")
+
+
+def _require_vector(estimator: Any, name: str, length: int, kind: str) -> None:
+    array = getattr(estimator, name)
+    fits = isinstance(array, np.ndarray) and array.shape == (length,) and array.dtype.kind == kind
+    _require(fits, name, getattr(array, "shape", array))

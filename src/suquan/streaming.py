@@ -1,0 +1,204 @@
+"""Quantile normalisation of tables in files, in blocks of samples: memory does not grow with the samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suquan.io import Table, TableWriter, iter_row_blocks
+from suquan.io._tiles import Tiles
+from suquan.preprocessing import quantile_normalize
+from suquan.ranking import MISSING, TIES, check_choice
+from suquan.targets import LEARNED, make_target_quantiles, mean_target, median_target, sort_samples
+
+__all__ = ["NormalizedFile", "normalize_file"]
+
+VALUES_AT_ONCE = 1 << 20  # values of the sorted samples that are looked at together, 8 MiB
+
+
+@dataclass(frozen=True)
+class NormalizedFile:
+    """What :func:`normalize_file` did.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_missing : int
+        `n_missing`: values that were and are missing.
+    target_quantiles : ndarray of shape (n_features,)
+    orientation : {"rows", "columns"}
+        Where the samples lay in the file.
+    n_passes : int
+        How often the file was read.
+    """
+
+    n_samples: int
+    n_features: int
+    n_missing: int
+    target_quantiles: np.ndarray
+    orientation: str
+    n_passes: int
+
+
+def normalize_file(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    target_quantiles: Any = "median",
+    *,
+    ties: str = "average",
+    missing: str = "error",
+    samples: str = "auto",
+    layer: str | None = None,
+    label_columns: Iterable[str] = (),
+    ignore_columns: Iterable[str] = (),
+    rows_per_block: int | None = None,
+    n_jobs: int | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> NormalizedFile:
+    r"""Normalise the table of one file into another, with bounded memory.
+
+    Targets that do not look at the samples take one pass; the mean takes two. The median takes two, and a
+    temporary file beside the destination that holds the sorted samples; it is exact. The result is that of
+    :func:`quantile_normalize`, but for rounding in the sum of a mean.
+
+    Parameters
+    ----------
+    source, destination : path
+        Any kinds that :func:`suquan.io.read_table` and :func:`suquan.io.write_table` know. The samples stay
+        where they are, in rows or in columns. The destination appears when it is complete.
+    target_quantiles : str, distribution, callable or array-like, default="median"
+        As for :func:`quantile_normalize`, but an array of another length is interpolated.
+    ties, missing
+        As for :func:`quantile_normalize`.
+    samples, layer, label_columns, ignore_columns
+        As for :func:`suquan.io.read_table`; labels are copied as they are.
+    rows_per_block : int, default=None
+        Samples in memory at a time; None: about 32 MiB of values.
+    n_jobs : int, default=None
+        Threads.
+    progress : callable, default=None
+        Gets what is being done and the number of samples so far, after every block.
+
+    Returns
+    -------
+    NormalizedFile
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from suquan.streaming import normalize_file
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "in.csv").write_text("sample,a,b,c\ns1,5,4,3\ns2,2,8,2\n")
+    >>> normalize_file(folder / "in.csv", folder / "out.csv", "mean").n_passes
+    2
+    >>> print((folder / "out.csv").read_text(), end="")
+    sample,a,b,c
+    s1,6.5,3.0,2.5
+    s2,2.75,6.5,2.75
+    """
+    check_choice("ties", ties, TIES)
+    check_choice("missing", missing, MISSING)
+    label_columns, ignore_columns = list(label_columns), list(ignore_columns)  # read twice
+    tell = progress or (lambda what, count: None)
+
+    def blocks(what: str) -> Iterator[Table]:
+        count = 0
+        for block in iter_row_blocks(
+            source,
+            samples=samples,
+            layer=layer,
+            label_columns=label_columns,
+            ignore_columns=ignore_columns,
+            rows_per_block=rows_per_block,
+        ):
+            if missing == "error":
+                _refuse_gaps(block)
+            yield block
+            count += block.n_samples
+            tell(what, count)
+
+    TableWriter(destination)  # refuses a place that cannot be written to, before the work begins
+    learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
+    f = None
+    if learns:
+        learn = _streamed_mean if target_quantiles == "mean" else _streamed_median
+        folder = Path(destination).resolve().parent
+        f = learn(blocks(f"learning the {target_quantiles}"), n_jobs, folder)
+    n_samples = n_missing = 0
+    writer: TableWriter | None = None
+    try:
+        for block in blocks("normalising"):
+            if f is None:
+                f = make_target_quantiles(target_quantiles, block.n_features)
+            if writer is None:
+                writer = TableWriter(destination, orientation=block.orientation)
+            values = quantile_normalize(block.values, f, ties=ties, missing=missing, n_jobs=n_jobs)
+            writer.write(replace(block, values=values))
+            n_samples += block.n_samples
+            n_missing += int(np.isnan(block.values).sum())
+        assert writer is not None  # an empty table has been refused
+        assert f is not None
+        writer.close()
+    except BaseException:
+        if writer is not None:
+            writer.abandon()
+        raise
+    return NormalizedFile(n_samples, len(f), n_missing, f, writer.orientation, 2 if learns else 1)
+
+
+def _refuse_gaps(block: Table) -> None:
+    gaps = np.isnan(block.values)
+    if gaps.any():
+        i, j = np.argwhere(gaps)[0]
+        raise ValueError(
+            f"the value of sample {str(block.sample_names[i])!r}, feature {str(block.feature_names[j])!r} is "
+            "missing; fill it in, drop the sample or the feature, or use the rule 'ignore' for missing values."
+        )
+
+
+def _usable(block: Table) -> np.ndarray:
+    """Samples with at least one value."""
+    return block.values[~np.isnan(block.values).all(axis=1)]
+
+
+def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None, folder: Path) -> np.ndarray:
+    mean: Any = 0.0
+    count = 0
+    for block in blocks:
+        values = _usable(block)
+        if len(values):
+            part, _ = mean_target(values, missing="ignore", n_jobs=n_jobs)
+            count += len(values)
+            mean = mean + (part - mean) * (len(values) / count)
+    _require_samples(count)
+    return mean
+
+
+def _streamed_median(blocks: Iterator[Table], n_jobs: int | None, folder: Path) -> np.ndarray:
+    """Median over a temporary file of sorted samples, a few places at a time."""
+    with Tiles(folder) as tiles:
+        for block in blocks:
+            values = _usable(block)
+            if len(values):
+                tiles.add(sort_samples(values, n_jobs=n_jobs)[0])
+        n = tiles.n_rows
+        _require_samples(n)
+        f = np.empty(tiles.n_columns)
+        step = max(1, VALUES_AT_ONCE // n)
+        for start in range(0, len(f), step):
+            stop = min(start + step, len(f))
+            ordered = np.ascontiguousarray(tiles.columns(start, stop).T)
+            f[start:stop] = median_target(ordered, np.ones(n), n_jobs)
+    return f
+
+
+def _require_samples(count: int) -> None:
+    if not count:
+        raise ValueError(
+            "no sample has any value, so that there is nothing to learn the target from; give a target that "
+            "does not look at the samples, such as 'normal'."
+        )

@@ -1,0 +1,133 @@
+"""New samples with other features than the model's."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import suquan
+from suquan import align_features
+
+NAMES = [f"gene{j}" for j in range(30)]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 30))
+    y = np.where(X @ rng.normal(size=30) > 0, "case", "control")
+    return pd.DataFrame(np.exp(X), columns=NAMES), y
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return suquan.SuquanClassifier(random_state=0).fit(*data)
+
+
+def test_features_in_another_order_and_extra_ones_change_nothing(data, model):
+    X, _ = data
+    shuffled = X.iloc[:, np.random.default_rng(1).permutation(30)].assign(other=1e9, more=-1e9)
+    aligned = align_features(model, shuffled)
+    assert_array_equal(aligned.values, X)
+    assert aligned.extra.tolist() == ["other", "more"]
+    assert aligned.missing.size == 0
+    assert aligned.lost == 0.0
+    assert_array_equal(aligned.model.decision_function(aligned.values), model.decision_function(X))
+
+
+def test_missing_features_are_skipped_and_the_lost_weight_is_told(data, model):
+    X, _ = data
+    share = np.abs(model.coef_[0]) / np.abs(model.coef_).sum()
+    gone = np.argsort(share)[:4]
+    with pytest.warns(
+        UserWarning, match=rf"4 of the model's 30 features are missing.*{share[gone].sum():.1%}"
+    ):
+        aligned = align_features(model, X.drop(columns=[NAMES[j] for j in gone]))
+    assert_allclose(aligned.lost, share[gone].sum())
+    assert sorted(aligned.missing) == sorted(NAMES[j] for j in gone)
+    filled = X.to_numpy(copy=True)
+    filled[:, gone] = np.nan
+    by_rule = suquan.SuquanClassifier(random_state=0, missing="ignore").fit(*data)
+    assert_array_equal(
+        aligned.model.predict_proba(aligned.values),
+        by_rule.predict_proba(pd.DataFrame(filled, columns=NAMES)),
+    )
+    assert model.missing == "error"
+    assert hasattr(model, "feature_names_in_")
+
+
+def test_one_sample_alone_scores_as_in_a_batch(data, model):
+    X, _ = data
+    with pytest.warns(UserWarning, match="are missing"):
+        batch = align_features(
+            model, X.drop(columns=["gene3", "gene7"]).assign(other=0.0), max_lost=1.0
+        )
+    together = batch.model.decision_function(batch.values)
+    for i in range(len(X)):
+        one = X.iloc[[i]].drop(columns=["gene3", "gene7"]).assign(other=0.0)
+        with pytest.warns(UserWarning, match="are missing"):
+            alone = align_features(model, one, max_lost=1.0)
+        assert alone.model.decision_function(alone.values)[0].tobytes() == together[i].tobytes()
+
+
+def test_too_much_lost_weight_is_refused(data, model):
+    X, _ = data
+    heaviest = [NAMES[j] for j in np.argsort(-np.abs(model.coef_[0]))[:10]]
+    with pytest.raises(ValueError, match=r"10 of the model's 30 .* at most 20.0% may be"):
+        align_features(model, X.drop(columns=heaviest))
+    with pytest.warns(UserWarning, match="weight"):
+        align_features(model, X.drop(columns=heaviest), max_lost=1.0)
+    with pytest.raises(ValueError, match="30 of the model's 30"):
+        align_features(model, X[[]].assign(other=1.0), max_lost=1.0)
+
+
+def test_a_normalizer_counts_features(data):
+    X, _ = data
+    normalizer = suquan.QuantileNormalizer("mean").fit(X)
+    with pytest.warns(UserWarning, match=r"10.0% of its features is lost"):
+        aligned = align_features(normalizer, X.iloc[:, 3:])
+    assert np.isnan(aligned.model.transform(aligned.values)[:, :3]).all()
+
+
+def test_gaps_of_the_samples_follow_the_models_rule(data, model):
+    X, y = data
+    gap = X.copy()
+    gap.iloc[2, 5] = np.nan
+    with pytest.raises(ValueError, match=r"NaN, first at sample 2.*gene5"):
+        align_features(model, gap)
+    patient = suquan.SuquanClassifier(random_state=0, missing="ignore").fit(X, y)
+    aligned = align_features(patient, gap)
+    assert_array_equal(
+        aligned.model.decision_function(aligned.values), patient.decision_function(gap)
+    )
+
+
+def test_names_that_cannot_be_used_are_refused(data, model):
+    X, y = data
+    with pytest.raises(ValueError, match="'gene0' is given more than once"):
+        align_features(model, X.to_numpy(), [*NAMES[:-1], "gene0"])
+    with pytest.raises(ValueError, match="29 feature names for 30 features"):
+        align_features(model, X.to_numpy(), NAMES[:-1])
+    with pytest.raises(ValueError, match="max_lost"):
+        align_features(model, X, max_lost=2.0)
+
+
+def test_without_names_features_are_taken_in_order(data):
+    X, y = data
+    nameless = suquan.SuquanClassifier(random_state=0).fit(X.to_numpy(), y)
+    with pytest.warns(UserWarning, match="without feature names"):
+        aligned = align_features(nameless, X)
+    assert_array_equal(aligned.model.predict(aligned.values), nameless.predict(X.to_numpy()))
+    with pytest.raises(ValueError, match="cannot be aligned"):
+        align_features(nameless, X.iloc[:, 1:])
+
+
+def test_types_are_kept_and_models_with_several_classes_weigh_all(data):
+    X, _ = data
+    y = np.arange(60) % 3
+    model = suquan.SuquanClassifier("fixed").fit(X, y)
+    weights = np.abs(model.coef_).sum(axis=0)
+    with pytest.warns(UserWarning, match="are missing"):
+        aligned = align_features(model, X.iloc[:, 1:].astype(np.float32))
+    assert aligned.values.dtype == np.float32
+    assert_allclose(aligned.lost, weights[0] / weights.sum())

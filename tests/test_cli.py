@@ -1,0 +1,824 @@
+"""The command line as a user meets it: results, messages, exit codes."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from typer.testing import CliRunner
+
+import suquan
+from suquan.cli import main
+from suquan.cli._app import app, parse_cv
+from suquan.cli._output import Output, jsonable, safe
+from suquan.io import Table, read_table, write_table
+
+HEAVY = ["numpy", "scipy", "sklearn", "numba", "pandas", "pyarrow", "matplotlib", "joblib"]
+# Small grids, one process: what is tested is the way there and back.
+QUICK = ["--cv", "2x1", "--alphas", "2", "--smoothnesses", "2", "--n-jobs", "1"]
+COMPARE = [*QUICK, "--inner-cv", "2x1", "--methods", "normal,uniform,crossfit"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def fail(*arguments, code=1):
+    """One line on standard error, no traceback, nothing on standard output."""
+    result = run(*arguments)
+    assert result.exit_code == code, (result.output, result.exception)
+    assert "Traceback" not in result.output
+    if code == 1:
+        lines = result.stderr.splitlines()
+        assert len(lines) == 1, result.stderr
+        assert lines[0].startswith(f"suquan {arguments[0]}: ")
+        return lines[0]
+    return result.stderr
+
+
+def script(*arguments, **options):
+    """A real process."""
+    return subprocess.run(
+        [sys.executable, "-m", "suquan", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **options,
+    )
+
+
+def read_csv(path, delimiter=","):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file, delimiter=delimiter))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A table, its transpose, labels of all kinds, and the same in one file."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 12))
+    u = X @ rng.normal(size=12)
+    X = np.round(np.exp(X), 4)
+    samples = np.array([f"patient {i}" for i in range(60)])
+    genes = np.array([f"GENE{j}" for j in range(12)])
+    write_table(Table(X, samples, genes), folder / "table.csv")
+    write_table(Table(X, samples, genes, orientation="columns"), folder / "turned.tsv")
+    labels = pd.DataFrame(
+        {
+            "sample": samples,
+            "relapse": np.where(u > 0, "yes", "no"),
+            "stage": np.array(["I", "II", "III"])[np.digitize(u, [-1, 1])],
+            "grade": (u > 0).astype(int),
+            "marker": u,
+            "years": np.where(u > 0, 1.0, 8.0),
+            "event": np.where(u > 0, 1, 0),
+            "constant": "same",
+        }
+    )
+    labels.loc[0, "relapse"] = None
+    labels.loc[1, ["years", "event"]] = [2.0, 0]  # censored before the horizon
+    labels.iloc[::-1].to_csv(folder / "labels.csv", index=False)
+    own = pd.DataFrame(X, columns=genes)
+    own.insert(0, "sample", samples)
+    own.assign(age=50.0, relapse=np.where(u > 0, "yes", "no")).to_csv(
+        folder / "own.csv", index=False
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    path = data / "model.suquan"
+    succeed(
+        "fit",
+        data / "table.csv",
+        "--labels",
+        data / "labels.csv",
+        "--label",
+        "relapse",
+        *QUICK,
+        "-o",
+        path,
+    )
+    return path
+
+
+# ------------------------------------------------------------------------------------- start and usage
+
+
+def test_importing_the_command_line_loads_nothing_heavy():
+    code = (
+        "import json, sys\n"
+        "import suquan, suquan.cli, suquan.cli._app\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert set(json.loads(result.stdout)).isdisjoint(HEAVY)
+
+
+def test_help_comes_at_once():
+    """Processor time of `suquan --help` beyond Python's own start."""
+    resource = pytest.importorskip("resource")
+
+    def seconds(*arguments):
+        def used():
+            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return usage.ru_utime + usage.ru_stime
+
+        before = used()
+        subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
+        return used() - before
+
+    seconds("-m", "suquan", "--help")  # byte-code is there
+    best = min(seconds("-m", "suquan", "--help") - seconds("-c", "pass") for _ in range(3))
+    assert best < 0.4
+
+
+def test_every_command_has_help():
+    listed = succeed("--help").output
+    for command in ("demo", "normalize", "fit", "predict", "inspect", "compare"):
+        assert command in listed
+        text = succeed(command, "--help").output
+        assert "Exit codes" in text
+        assert "--json" in text
+        assert "--quiet" in text
+
+
+def test_the_version_is_told():
+    assert succeed("--version").output == f"suquan {suquan.__version__}\n"
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_one_line_says_what_to_install(missing):
+    code = f"import sys; sys.modules[{missing!r}] = None; from suquan.cli import main; sys.exit(main())"
+    result = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert (
+        result.stderr
+        == f"suquan: {missing} is not installed; run: python -m pip install 'suquan[cli]'\n"
+    )
+
+
+def test_the_entry_point_returns_the_exit_code(data, model, capsys):
+    assert main(["inspect", str(model), "--quiet"]) == 0
+    assert main(["inspect", str(data / "absent.suquan")]) == 1
+    assert main(["inspect"]) == 2
+    assert main(["--version"]) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["unknown"],
+        ["fit"],
+        ["fit", "t.csv", "-o", "m", "--label", "y", "--cv", "three"],
+        ["fit", "t.csv", "-o", "m", "--label", "y", "--cv", "1x5"],
+        ["fit", "t.csv", "-o", "m", "--label", "y", "--cv", "3x0"],
+        ["fit", "t.csv", "-o", "m"],
+        ["fit", "t.csv", "-o", "m", "--time", "t"],
+        [
+            "fit",
+            "t.csv",
+            "-o",
+            "m",
+            "--time",
+            "t",
+            "--event",
+            "e",
+            "--horizon",
+            "5",
+            "--label",
+            "y",
+        ],
+        ["fit", "t.csv", "-o", "m", "--label", "y", "--sample-column", "id"],
+        ["fit", "t.csv", "-o", "m", "--label", "y", "--positive", "1", "--task", "regression"],
+        ["fit", "t.csv", "-o", "m", "--label", "y", "--samples", "diagonal"],
+        ["predict", "m", "t.csv", "--max-lost", "2"],
+        ["normalize", "t.csv", "-o", "o.csv", "--ties", "none"],
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments):
+    assert fail(*arguments, code=2)
+
+
+def test_folds_are_read():
+    assert parse_cv("3x5") == (3, 5)
+    assert parse_cv("10×2") == (10, 2)
+    assert parse_cv("5") == (5, 1)
+
+
+# ----------------------------------------------------------------------------------------- normalize
+
+
+@pytest.mark.parametrize(
+    "target", ["median", "mean", "normal", "uniform", "exponential", "cauchy", "bimodal"]
+)
+def test_normalize_writes_what_the_library_gives(data, tmp_path, target):
+    out = tmp_path / "out.csv"
+    result = succeed(
+        "normalize", data / "table.csv", "-o", out, "--target", target, "--ties", "first"
+    )
+    table = read_table(data / "table.csv")
+    expected = suquan.quantile_normalize(table.values, target, ties="first")
+    got = read_table(out)
+    assert_allclose(got.values, expected, rtol=1e-14)
+    assert got.sample_names.tolist() == table.sample_names.tolist()
+    assert "60 samples in rows" in result.stdout
+
+
+def test_normalize_keeps_samples_in_columns(data, tmp_path):
+    succeed("normalize", data / "turned.tsv", "-o", tmp_path / "out.tsv", "--samples", "columns")
+    assert (tmp_path / "out.tsv").read_text().splitlines()[0] == (
+        (data / "turned.tsv").read_text().splitlines()[0]
+    )
+    expected = suquan.quantile_normalize(read_table(data / "table.csv").values)
+    assert_array_equal(read_table(tmp_path / "out.tsv", samples="columns").values, expected)
+
+
+def test_normalize_takes_targets_from_files(data, tmp_path, model):
+    values = np.linspace(-2, 5, 12)
+    np.save(tmp_path / "target.npy", values)
+    np.savetxt(tmp_path / "target.txt", values, fmt="%.17g")
+    np.savetxt(tmp_path / "short.txt", [0.0, 1.0])
+    for name in ("target.npy", "target.txt"):
+        out = tmp_path / "out.csv"
+        succeed("normalize", data / "table.csv", "-o", out, "--target", tmp_path / name)
+        assert_allclose(np.sort(read_table(out).values[0]), values, rtol=1e-14)
+    result = succeed("normalize", data / "table.csv", "-o", out, "--target", tmp_path / "short.txt")
+    assert "interpolated to the 12 features" in result.stdout
+    succeed("normalize", data / "table.csv", "-o", out, "--target", model)
+    learned = suquan.load_model(model).target_quantiles_
+    assert_allclose(np.sort(read_table(out).values[0]), np.sort(learned), rtol=1e-14)
+
+
+def test_normalize_warns_where_genes_may_be_in_rows(tmp_path):
+    values = np.random.default_rng(0).normal(size=(100, 4))
+    table = Table(values, np.array([f"g{i}" for i in range(100)]), np.array(list("abcd")))
+    write_table(table, tmp_path / "in.csv")
+    result = succeed("normalize", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
+    assert "100 rows were taken for samples" in result.stderr
+    result = succeed(
+        "normalize", tmp_path / "in.csv", "-o", tmp_path / "o.csv", "--samples", "rows"
+    )
+    assert result.stderr == ""
+
+
+def test_normalize_follows_the_rule_for_missing_values(data, tmp_path):
+    text = (data / "table.csv").read_text().splitlines()
+    text[3] = ",NA,".join(text[3].split(",", 2)[::2])
+    (tmp_path / "gap.csv").write_text("\n".join(text))
+    out = tmp_path / "out.csv"
+    message = fail("normalize", tmp_path / "gap.csv", "-o", out)
+    assert "'patient 2', feature 'GENE0'" in message
+    assert not out.exists()
+    result = succeed("normalize", tmp_path / "gap.csv", "-o", out, "--missing", "ignore")
+    assert "1 missing values stayed missing" in result.stdout
+    assert np.isnan(read_table(out).values[2, 0])
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (["--target", "gaussian"], "neither one of median, mean, normal"),
+        (["--target", "labels.csv"], "one number per line"),
+        (["-o", "absent/out.csv"], "no folder"),
+        (["-o", "out.unknown"], "out.unknown"),
+    ],
+)
+def test_normalize_explains_mistakes(data, tmp_path, change, match, monkeypatch):
+    monkeypatch.chdir(data)
+    assert match in fail("normalize", "table.csv", "-o", tmp_path / "out.csv", *change)
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------------------- fit and predict
+
+
+def test_fit_and_predict_agree_with_the_library(data, model, tmp_path):
+    scores = tmp_path / "scores.csv"
+    result = succeed("predict", model, data / "table.csv", "-o", scores)
+    assert "12 of the model's 12 features" in result.stdout
+    rows = read_csv(scores)
+    assert list(rows[0]) == ["sample", "score", "probability", "predicted"]
+    loaded = suquan.load_model(model)
+    assert loaded.classes_.tolist() == ["no", "yes"]
+    table = read_table(data / "table.csv")
+    frame = pd.DataFrame(table.values, columns=table.feature_names)
+    assert_array_equal([float(row["score"]) for row in rows], loaded.decision_function(frame))
+    assert_array_equal(
+        [float(row["probability"]) for row in rows], loaded.predict_proba(frame)[:, 1]
+    )
+    assert [row["predicted"] for row in rows] == loaded.predict(frame).tolist()
+    assert [row["sample"] for row in rows] == table.sample_names.tolist()
+
+
+def test_fit_is_the_librarys_fit(data, model):
+    table = read_table(data / "table.csv")
+    labels = {row["sample"]: row["relapse"] for row in read_csv(data / "labels.csv")}
+    y = np.array([labels[name] for name in table.sample_names.tolist()])
+    from sklearn.model_selection import RepeatedStratifiedKFold
+
+    expected = suquan.SuquanClassifierCV(
+        cv=RepeatedStratifiedKFold(n_splits=2, n_repeats=1, random_state=0),
+        alphas=2,
+        smoothnesses=2,
+        random_state=0,
+    ).fit(table.values[y != ""], y[y != ""])
+    assert_array_equal(suquan.load_model(model).coef_, expected.coef_)
+
+
+def test_one_patient_alone_scores_as_in_a_batch(data, model, tmp_path):
+    succeed("predict", model, data / "table.csv", "-o", tmp_path / "all.csv")
+    lines = (data / "table.csv").read_text().splitlines()
+    for i in (1, 30, 60):
+        (tmp_path / "one.csv").write_text("\n".join([lines[0], lines[i]]))
+        succeed("predict", model, tmp_path / "one.csv", "-o", tmp_path / "one_score.csv")
+        assert (tmp_path / "one_score.csv").read_text().splitlines()[1] == (
+            (tmp_path / "all.csv").read_text().splitlines()[i]
+        )
+
+
+def test_predict_finds_samples_in_columns_by_the_models_features(data, model, tmp_path):
+    result = succeed("predict", model, data / "turned.tsv", "-o", tmp_path / "turned.csv")
+    assert "samples in columns (chosen by the names of the model's features)" in result.stdout
+    succeed("predict", model, data / "table.csv", "-o", tmp_path / "rows.csv")
+    assert (tmp_path / "turned.csv").read_text() == (tmp_path / "rows.csv").read_text()
+
+
+def test_predict_without_a_file_prints_the_table_alone(data, model):
+    result = succeed("predict", model, data / "table.csv")
+    assert result.stdout.splitlines()[0] == "sample,score,probability,predicted"
+    assert len(result.stdout.splitlines()) == 61
+    assert "60 samples scored" in result.stderr
+    assert succeed("predict", model, data / "table.csv", "-q").stderr == ""
+
+
+def test_predict_drops_extra_features_and_tells_what_missing_ones_cost(data, model, tmp_path):
+    loaded = suquan.load_model(model)
+    weights = np.abs(loaded.coef_[0])
+    share = weights / weights.sum()
+    frame = pd.read_csv(data / "table.csv").assign(extra=1e6)
+    light, heavy = (f"GENE{j}" for j in (share.argmin(), share.argmax()))
+    frame.drop(columns=light).to_csv(tmp_path / "light.csv", index=False)
+    result = succeed("predict", model, tmp_path / "light.csv", "-o", tmp_path / "s.csv")
+    assert f"1 of the model's 12 features are missing, first '{light}'" in result.stderr
+    assert f"{share.min():.1%} of its weight" in result.stderr
+    assert "11 of the model's 12 features; 1 other dropped" in result.stdout
+    frame.drop(columns=[light, heavy]).to_csv(tmp_path / "heavy.csv", index=False)
+    limit = share.max()
+    message = fail("predict", model, tmp_path / "heavy.csv", "--max-lost", limit)
+    assert "2 of the model's 12" in message
+    assert f"at most {limit:.1%} may be" in message
+    succeed("predict", model, tmp_path / "heavy.csv", "--max-lost", "1", "-o", tmp_path / "s.csv")
+
+
+def test_predict_refuses_what_it_cannot_use(data, model, tmp_path):
+    normalizer = suquan.QuantileNormalizer("normal").fit(np.eye(12))
+    suquan.save_model(normalizer, tmp_path / "n.suquan")
+    assert "does not predict" in fail("predict", tmp_path / "n.suquan", data / "table.csv")
+    assert "not a suquan model" in fail("predict", data / "table.csv", data / "table.csv")
+    assert "No such file" in fail("predict", tmp_path / "absent.suquan", data / "table.csv")
+    assert "no such file" in fail("predict", model, tmp_path / "absent.csv")
+    assert ".csv or .tsv" in fail("predict", model, data / "table.csv", "-o", tmp_path / "s.xlsx")
+    gap = (data / "table.csv").read_text().replace(",", ",NA,", 1)
+    (tmp_path / "ragged.csv").write_text(gap)
+    fail("predict", model, tmp_path / "ragged.csv")
+
+
+def test_the_positive_value_is_the_second_class_whatever_its_name(data, tmp_path):
+    """With --positive no, a high score speaks for "no", which comes first in the alphabet."""
+    labels = ["--labels", data / "labels.csv", "--label", "relapse"]
+    path, scores = tmp_path / "m.suquan", tmp_path / "s.csv"
+    result = succeed("fit", data / "table.csv", *labels, "--positive", "no", *QUICK, "-o", path)
+    assert "a high score speaks for no" in result.stdout
+    succeed("predict", path, data / "table.csv", "-o", scores)
+    for row in read_csv(scores):
+        assert row["predicted"] == ("no" if float(row["score"]) > 0 else "yes")
+    assert "no one" not in fail(
+        "fit", data / "table.csv", *labels, "--positive", "maybe", "-o", path
+    )
+
+
+def test_fit_takes_samples_in_columns_by_the_label_file(data, tmp_path, model):
+    path = tmp_path / "m.suquan"
+    result = succeed(
+        "fit",
+        data / "turned.tsv",
+        "--labels",
+        data / "labels.csv",
+        "--label",
+        "relapse",
+        *QUICK,
+        "-o",
+        path,
+    )
+    assert "60 samples in columns (chosen by the names in" in result.stdout
+    assert "59 of 60 samples have a label in 'relapse'" in result.stdout
+    assert_array_equal(suquan.load_model(path).coef_, suquan.load_model(model).coef_)
+
+
+def test_labels_may_be_a_column_of_the_table(data, tmp_path):
+    path = tmp_path / "m.suquan"
+    arguments = ["fit", data / "own.csv", "--label", "relapse", *QUICK, "-o", path]
+    succeed(*arguments)
+    assert "age" in suquan.load_model(path).feature_names_in_
+    succeed(*arguments, "--ignore", "age")
+    assert suquan.load_model(path).n_features_in_ == 12
+
+
+def test_survival_times_become_the_papers_label(data, tmp_path):
+    path = tmp_path / "m.suquan"
+    labels = ["--labels", data / "labels.csv", "--time", "years", "--event", "event"]
+    result = succeed(
+        "fit", data / "table.csv", *labels, "--horizon", "5", *QUICK, "-o", path, "--json"
+    )
+    told = json.loads(result.stdout)
+    assert told["n_censored"] == 1
+    assert told["n_samples"] == 59
+    assert "1 censored earlier" in result.stderr
+    assert told["class_names"] == ["no event", "event"]
+    message = fail("fit", data / "table.csv", *labels, "--horizon", "0.5", "-o", path)
+    assert "at the horizon 0.5 there are 0 samples with an event" in message
+
+
+def test_several_classes_and_measurements(data, tmp_path):
+    labels = ["--labels", data / "labels.csv"]
+    path, scores = tmp_path / "m.suquan", tmp_path / "s.tsv"
+    succeed("fit", data / "table.csv", *labels, "--label", "stage", *QUICK, "-o", path)
+    succeed("predict", path, data / "table.csv", "-o", scores)
+    rows = read_csv(scores, "\t")
+    assert list(rows[0])[1:4] == ["score I", "score II", "score III"]
+    assert_allclose(sum(float(rows[0][f"probability {c}"]) for c in ("I", "II", "III")), 1.0)
+    message = fail("fit", data / "table.csv", *labels, "--label", "marker", "-o", path)
+    assert "--task regression" in message
+    succeed(
+        "fit",
+        data / "table.csv",
+        *labels,
+        "--label",
+        "marker",
+        "--task",
+        "regression",
+        *QUICK,
+        "-o",
+        path,
+    )
+    succeed("predict", path, data / "table.csv", "-o", scores)
+    values = [float(row["prediction"]) for row in read_csv(scores, "\t")]
+    truth = {row["sample"]: float(row["marker"]) for row in read_csv(data / "labels.csv")}
+    assert np.corrcoef(values, [truth[f"patient {i}"] for i in range(60)])[0, 1] > 0.8
+
+
+def test_numbers_as_labels_are_classes(data, tmp_path):
+    path = tmp_path / "m.suquan"
+    labels = ["--labels", data / "labels.csv", "--label", "grade"]
+    succeed("fit", data / "table.csv", *labels, *QUICK, "-o", path)
+    assert suquan.load_model(path).classes_.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (["--label", "absent"], "no label column 'absent'"),
+        (["--label", "constant"], "two classes are needed"),
+        (["--label", "sample"], "sample"),
+        (["--label", "relapse", "--method", "magic"], "unknown method 'magic'"),
+        (["--label", "stage", "--method", "svd"], "svd"),
+        (["--label", "relapse", "--cv", "50x1"], "fewer than the 50 folds"),
+        (["--label", "relapse", "--sample-column", "id"], "no column 'id'"),
+        (["--label", "relapse", "-o", "nowhere/m.suquan"], "no folder"),
+        (["--label", "relapse", "--n-knots", "99"], "n_knots"),
+    ],
+)
+def test_fit_explains_mistakes(data, tmp_path, change, match, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["-o", tmp_path / "m.suquan", *change]
+    assert match in fail("fit", data / "table.csv", "--labels", data / "labels.csv", *arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_samples_without_common_names_are_explained(data, tmp_path):
+    (tmp_path / "other.csv").write_text("id,relapse\nx,yes\ny,no\n")
+    message = fail(
+        "fit",
+        data / "table.csv",
+        "--labels",
+        tmp_path / "other.csv",
+        "--label",
+        "relapse",
+        "-o",
+        tmp_path / "m",
+    )
+    assert "use the same sample names" in message
+
+
+def test_missing_values_are_refused_or_ignored(data, tmp_path):
+    frame = pd.read_csv(data / "table.csv")
+    frame.loc[4, "GENE7"] = np.nan
+    frame.to_csv(tmp_path / "gap.csv", index=False)
+    labels = ["--labels", data / "labels.csv", "--label", "relapse", *QUICK]
+    path = tmp_path / "m.suquan"
+    message = fail("fit", tmp_path / "gap.csv", *labels, "-o", path)
+    assert "'patient 4', feature 'GENE7'; fill them in, or give --missing ignore" in message
+    succeed("fit", tmp_path / "gap.csv", *labels, "--missing", "ignore", "-o", path)
+    succeed("predict", path, tmp_path / "gap.csv", "-o", tmp_path / "s.csv")
+    strict = tmp_path / "strict.suquan"
+    succeed("fit", data / "table.csv", *labels, "-o", strict)
+    assert "GENE7" in fail("predict", strict, tmp_path / "gap.csv")
+    succeed(
+        "predict", strict, tmp_path / "gap.csv", "--missing", "ignore", "-o", tmp_path / "s.csv"
+    )
+
+
+# ----------------------------------------------------------------------------------- inspect and output
+
+
+def test_inspect_shows_what_the_model_holds(model):
+    result = succeed("inspect", model, "--top", "3")
+    for piece in ("SuquanClassifierCV", "crossfit", "classes no", "roc_auc", "GENE", "nearest to"):
+        assert piece in result.stdout
+    told = json.loads(succeed("inspect", model, "--json").stdout)
+    assert told["estimator"] == "SuquanClassifierCV"
+    assert told["summary"]["label"] == "relapse"
+    assert told["summary"]["n_samples"] == 59
+    assert len(told["top_features"]) == 12
+    assert told["notes"] == []
+
+
+def test_inspect_reads_every_kind_of_model(tmp_path):
+    stored = Path(__file__).parent / "data" / "models" / "schema1"
+    for path in sorted(stored.glob("*.suquan")):
+        assert suquan.load_model(path).__class__.__name__ in succeed("inspect", path).stdout
+        json.loads(succeed("inspect", path, "--json").stdout)
+
+
+def test_quiet_says_nothing_and_json_only_one_object(data, model, tmp_path):
+    out = tmp_path / "o.csv"
+    for arguments in (
+        ["inspect", model],
+        ["predict", model, data / "table.csv", "-o", out],
+        ["normalize", data / "table.csv", "-o", out],
+    ):
+        assert succeed(*arguments, "--quiet").output == ""
+        told = json.loads(succeed(*arguments, "--json").stdout)
+        assert told["command"] == arguments[0]
+        assert told["warnings"] == []
+        quiet = succeed(*arguments, "--json", "--quiet")
+        assert quiet.stderr == ""
+        assert json.loads(quiet.stdout) == told
+
+
+def test_names_cannot_steer_the_terminal(data, tmp_path):
+    """Markup and control sequences come out as they are, or as codes."""
+    frame = pd.read_csv(data / "table.csv").rename(
+        columns={"GENE0": "[red]GENE0[/red]", "GENE1": "[/]", "GENE2": ":smile:"}
+    )
+    frame["sample"] = frame["sample"].str.replace("patient", "[bold]<script>")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    labels = pd.read_csv(data / "labels.csv")
+    labels["sample"] = labels["sample"].str.replace("patient", "[bold]<script>")
+    labels["relapse"] = labels["relapse"].map({"yes": "[blink]yes[/blink]", "no": "[/no]"})
+    labels.to_csv(tmp_path / "l.csv", index=False)
+    path = tmp_path / "m.suquan"
+    arguments = ["--labels", tmp_path / "l.csv", "--label", "relapse", *QUICK, "-o", path]
+    assert "classes [/no]: " in succeed("fit", tmp_path / "t.csv", *arguments).stdout
+    shown = succeed("inspect", path).stdout
+    assert "[red]GENE0[/red]" in shown
+    assert "[/] " in shown
+    assert ":smile:" in shown
+    message = fail("inspect", tmp_path / "\x1b[31mred\x1b[0m.suquan")
+    assert "\x1b" not in message
+    assert "\\x1b[31m" in message
+
+
+def test_text_is_made_safe():
+    assert safe("a\x1b[2Jb\nc\u202ed") == "a\\x1b[2Jb c\\x202ed"
+    assert jsonable({"a": np.array([1.0, np.nan]), 2: (np.int64(3), None)}) == {
+        "a": [1.0, None],
+        "2": [3, None],
+    }
+    output = Output("x", quiet=True)
+    output.warn("once")
+    output.warn("once")
+    assert output.warnings == ["once"]
+
+
+def test_a_bug_is_not_mistaken_for_a_users_mistake(model, monkeypatch):
+    from suquan.cli import _inspect
+
+    def broken(*arguments):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(_inspect, "read_model", broken)
+    assert isinstance(run("inspect", model).exception, RuntimeError)
+
+
+# -------------------------------------------------------------------------------------------- compare
+
+
+def test_compare_writes_tables_figures_model_and_report(data, tmp_path):
+    out = tmp_path / "out"
+    labels = ["--labels", data / "labels.csv", "--label", "relapse"]
+    result = succeed("compare", data / "table.csv", *labels, "--out", out, *COMPARE, "--json")
+    told = json.loads(result.stdout)
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        "checkpoint",
+        "figures",
+        "folds.csv",
+        "model.suquan",
+        "report.html",
+        "summary.csv",
+        "tests.csv",
+    }
+    assert {path.name for path in (out / "figures").iterdir()} >= {"methods.svg", "target.png"}
+    assert [row["method"] for row in read_csv(out / "summary.csv")] == [
+        "normal",
+        "uniform",
+        "crossfit",
+        "best_fixed",
+    ]
+    assert len(read_csv(out / "folds.csv")) == 8
+    page = (out / "report.html").read_text()
+    assert told["verdict"].partition(":")[0] in page
+    assert "suquan compare" in page
+    assert suquan.load_model(out / "model.suquan").n_features_in_ == 12
+    # The command in the report makes the same numbers again, from the checkpoint.
+    before = (out / "folds.csv").read_text()
+    again = succeed("compare", data / "table.csv", *labels, "--out", out, *COMPARE)
+    assert "continuing: 6 of 6 parts were done already" not in again.stdout
+    assert told["verdict"] in again.stdout
+    assert (out / "folds.csv").read_text() == before
+    message = fail(
+        "compare", data / "table.csv", *labels, "--out", out, *COMPARE, "--seed", "1", "-q"
+    )
+    assert "belongs to other data or settings" in message
+
+
+def test_compare_does_regression_and_several_classes(data, tmp_path):
+    labels = ["--labels", data / "labels.csv"]
+    common = [data / "table.csv", *labels, *COMPARE, "--json", "-q"]
+    for column, extra, scoring in (
+        ("marker", ["--task", "regression"], "r2"),
+        ("stage", [], "roc_auc_ovr"),
+    ):
+        told = json.loads(
+            succeed(
+                "compare", *common, "--label", column, *extra, "--out", tmp_path / column
+            ).stdout
+        )
+        assert told["scoring"] == scoring
+
+
+def test_compare_takes_all_methods_that_can_do_the_task():
+    from suquan.cli._compare import default_methods
+    from suquan.cli._inputs import Problem
+
+    def methods(*names):
+        return default_methods(Problem(np.eye(2), np.arange(2), None, None, list(names)))
+
+    assert "svd" in methods("a", "b")
+    assert "svd" not in methods("a", "b", "c")
+    assert "svd" not in methods()
+
+
+def test_compare_explains_mistakes(data, tmp_path):
+    labels = ["--labels", data / "labels.csv", "--label", "relapse"]
+    (tmp_path / "file").write_text("")
+    assert "is a file" in fail("compare", data / "table.csv", *labels, "--out", tmp_path / "file")
+    message = fail(
+        "compare", data / "table.csv", *labels, "--out", tmp_path / "o", "--methods", "gauss"
+    )
+    assert "unknown method 'gauss'; known are raw, median" in message
+    fail("compare", data / "table.csv", *labels[:3], "absent", "--out", tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+
+
+# ---------------------------------------------------------------------------------------- real processes
+
+
+def test_a_real_process_ends_with_the_right_code_and_one_line(data, model, tmp_path):
+    done = script("predict", model, data / "table.csv", "-o", tmp_path / "s.csv")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    wrong = script("predict", model, tmp_path / "absent.csv")
+    assert wrong.returncode == 1
+    assert wrong.stdout == ""
+    assert len(wrong.stderr.splitlines()) == 1
+    assert script("predict", model).returncode == 2
+
+
+def test_output_into_a_closed_pipe_ends_without_a_traceback(data, model):
+    command = f"{sys.executable} -m suquan predict {model} {data / 'table.csv'} | head -n 1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
+    assert result.stdout == "sample,score,probability,predicted\n"
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_an_interrupted_comparison_ends_with_130_and_goes_on_where_it_was(tmp_path, n_jobs):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 200))
+    names = np.array([f"s{i}" for i in range(150)])
+    labels = {"y": np.where(X[:, 0] + rng.normal(size=150) > 0, "a", "b")}
+    write_table(
+        Table(X, names, np.array([f"g{j}" for j in range(200)]), labels), tmp_path / "t.csv"
+    )
+    out = tmp_path / "out"
+    arguments = ["compare", tmp_path / "t.csv", "--label", "y", "--out", out, "--n-jobs", n_jobs]
+    arguments += ["--methods", "normal,uniform,crossfit", "--cv", "3x2", "--inner-cv", "3x1"]
+    arguments += ["--alphas", "3", "--smoothnesses", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "suquan", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 240
+    while len(list(out.glob("checkpoint/*.npz"))) < 3:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the workers too
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, (stdout, stderr)
+    assert stderr.splitlines()[-1] == "suquan compare: interrupted"
+    assert "Traceback" not in stderr
+    kept = len(list(out.glob("checkpoint/*.npz")))
+    assert f"{kept} of 18 parts are kept" in stdout
+    assert not (out / "report.html").exists()
+    assert not list(out.rglob(".writing-*"))
+    done = script(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert f"continuing: {kept} of 18 parts were done already" in done.stderr
+    whole = script(*[str(a).replace(str(out), str(tmp_path / "whole")) for a in arguments], "-q")
+    assert whole.returncode == 0, whole.stderr
+
+    def scores(folder):
+        return [(row["method"], row["score"]) for row in read_csv(folder / "folds.csv")]
+
+    assert scores(out) == scores(tmp_path / "whole")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_an_interrupted_normalisation_leaves_no_file(tmp_path):
+    rng = np.random.default_rng(0)
+    names = [np.array([f"{c}{k}" for k in range(n)]) for c, n in (("s", 3000), ("g", 500))]
+    write_table(Table(rng.normal(size=(3000, 500)), *names), tmp_path / "t.csv")
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "suquan",
+            "normalize",
+            str(tmp_path / "t.csv"),
+            "-o",
+            str(tmp_path / "out.csv"),
+            "--block-samples",
+            "10",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 240
+    while len(list(tmp_path.iterdir())) < 2:  # the hidden file that is being written
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr == "suquan normalize: interrupted\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_the_demo_does_the_whole_job(tmp_path):
+    done = script("demo", "--out", tmp_path / "demo", "--n-jobs", "2")
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert re.fullmatch(r"report: .*demo.report\.html", last)
+    assert Path(last.removeprefix("report: ")).is_file()
+    assert "Learning the target helps" in done.stdout
+    (row,) = read_csv(tmp_path / "demo" / "scores.csv")
+    assert row["sample"] == "new patient"

@@ -1,0 +1,195 @@
+"""Normalisation of files in blocks: the same numbers as in memory, within bounded memory."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from suquan import quantile_normalize
+from suquan.io import Table, TableError, read_table, write_table
+from suquan.streaming import normalize_file
+
+TARGETS = ["median", "mean", "normal", "uniform"]
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    values = np.round(rng.lognormal(size=(37, 23)), 2)  # with ties
+    return Table(
+        values,
+        np.array([f"s{i}" for i in range(37)]),
+        np.array([f"g{j}" for j in range(23)]),
+        {"group": np.array(["a", "b"] * 18 + ["a"])},
+    )
+
+
+def in_orientation(table, orientation):
+    return Table(table.values, table.sample_names, table.feature_names, table.labels, orientation)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("orientation", ["rows", "columns"])
+@pytest.mark.parametrize("rows_per_block", [1, 10, 100])
+def test_blocks_give_what_the_whole_table_gives(
+    tmp_path, table, target, orientation, rows_per_block
+):
+    write_table(in_orientation(table, orientation), tmp_path / "in.tsv.gz")
+    done = normalize_file(
+        tmp_path / "in.tsv.gz",
+        tmp_path / "out.csv",
+        target,
+        samples=orientation,
+        label_columns=["group"],
+        rows_per_block=rows_per_block,
+    )
+    got = read_table(tmp_path / "out.csv", samples=orientation, label_columns=["group"])
+    expected = quantile_normalize(table.values, target)
+    if target == "mean":  # sums are rounded in another order
+        assert_allclose(got.values, expected, rtol=1e-13)
+    else:
+        assert_array_equal(got.values, expected)
+    assert got.sample_names.tolist() == table.sample_names.tolist()
+    assert got.feature_names.tolist() == table.feature_names.tolist()
+    assert got.labels["group"].tolist() == table.labels["group"].tolist()
+    assert (done.n_samples, done.n_features, done.n_missing) == (37, 23, 0)
+    assert done.n_passes == (2 if target in ("median", "mean") else 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tsv.gz", "out.csv"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+def test_missing_values_follow_the_rule(tmp_path, table, target, ties):
+    values = table.values.copy()
+    values[np.random.default_rng(1).uniform(size=values.shape) < 0.2] = np.nan
+    values[5] = np.nan
+    values[10:20] = np.nan  # a block without a single value
+    write_table(Table(values, table.sample_names, table.feature_names), tmp_path / "in.csv")
+    normalize_file(
+        tmp_path / "in.csv",
+        tmp_path / "out.csv",
+        target,
+        missing="ignore",
+        ties=ties,
+        rows_per_block=5,
+    )
+    expected = quantile_normalize(values, target, missing="ignore", ties=ties)
+    assert_allclose(read_table(tmp_path / "out.csv").values, expected, rtol=1e-13)
+
+
+def test_missing_values_are_named_and_leave_no_file(tmp_path, table):
+    values = table.values.copy()
+    values[30, 4] = np.nan
+    write_table(Table(values, table.sample_names, table.feature_names), tmp_path / "in.csv")
+    for target in ("normal", "median"):
+        with pytest.raises(ValueError, match="sample 's30', feature 'g4' is missing"):
+            normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", target, rows_per_block=4)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_file_may_be_normalised_into_itself(tmp_path, table):
+    path = tmp_path / "table.csv"
+    write_table(table, path)
+    normalize_file(path, path, "median", rows_per_block=3)
+    assert_array_equal(read_table(path).values, quantile_normalize(table.values, "median"))
+
+
+def test_single_precision_stays(tmp_path, table):
+    narrow = Table(table.values.astype(np.float32), table.sample_names, table.feature_names)
+    write_table(narrow, tmp_path / "in.npz")
+    normalize_file(tmp_path / "in.npz", tmp_path / "out.npz", "median", rows_per_block=4)
+    got = read_table(tmp_path / "out.npz").values
+    assert got.dtype == np.float32
+    assert_array_equal(got, quantile_normalize(narrow.values, "median"))
+
+
+def test_targets_of_another_length_are_interpolated(tmp_path, table):
+    write_table(table, tmp_path / "in.csv")
+    done = normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", [0.0, 1.0])
+    assert len(done.target_quantiles) == 23
+    assert done.target_quantiles[0] == 0.0
+
+
+def test_what_cannot_be_done_is_refused(tmp_path, table):
+    write_table(table, tmp_path / "in.csv")
+    with pytest.raises(ValueError, match="unknown target"):
+        normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", "gaussian")
+    with pytest.raises(ValueError, match="ties must be"):
+        normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", ties="other")
+    with pytest.raises(TableError, match="no such file"):
+        normalize_file(tmp_path / "absent.csv", tmp_path / "out.csv")
+    empty = Table(np.full((2, 3), np.nan), np.array(["a", "b"]), np.array(["x", "y", "z"]))
+    write_table(empty, tmp_path / "empty.csv")
+    for target in ("mean", "median"):
+        with pytest.raises(ValueError, match="no sample has any value"):
+            normalize_file(tmp_path / "empty.csv", tmp_path / "out.csv", target, missing="ignore")
+    assert not (tmp_path / "out.csv").exists()
+
+
+# ------------------------------------------------------------------------------------- bounded memory
+
+_LIMITED = """
+import json, resource, sys
+from pathlib import Path
+from suquan import quantile_normalize
+from suquan.io import read_table
+from suquan.streaming import normalize_file
+
+folder, budget, target, out = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+
+def normalize(name):
+    return normalize_file(folder / name, folder / out, target, n_jobs=1, rows_per_block=250)
+
+def used():
+    with open("/proc/self/status") as status:
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmSize"))
+
+normalize("small.csv")  # compile, and start the threads of the reader
+read_table(folder / "small.csv")
+resource.setrlimit(resource.RLIMIT_AS, (used() + budget,) * 2)
+done = {"n_samples": normalize("large.csv").n_samples}
+try:
+    quantile_normalize(read_table(folder / "large.csv").values, "normal")
+    done["whole"] = "fits"
+except (MemoryError, ValueError) as error:
+    done["whole"] = "memory" if "memory" in f"{type(error).__name__} {error}".lower() else repr(error)
+print(json.dumps(done))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's memory counters")
+@pytest.mark.parametrize(
+    ("target", "out"),
+    [
+        ("median", "out.npz"),
+        pytest.param("mean", "out.npz", marks=pytest.mark.slow),
+        pytest.param("normal", "out.csv", marks=pytest.mark.slow),
+    ],
+)
+def test_tables_larger_than_memory_are_normalised(tmp_path, target, out):
+    """4,000 samples of 2,000 features are 64 MB of doubles; reading them whole takes three times that."""
+    rng = np.random.default_rng(0)
+    different = rng.integers(0, 10_000, size=(50, 2000))
+    lines = [",".join(map(str, row)) for row in different.tolist()]
+    for name, n in (("small", 500), ("large", 4000)):
+        with open(tmp_path / f"{name}.csv", "w") as file:
+            file.write("sample," + ",".join(f"g{j}" for j in range(2000)) + "\n")
+            for i in range(n):  # rows repeat; what counts is how many there are
+                file.write(f"s{i},{lines[i % 50]}\n")
+    result = subprocess.run(
+        [sys.executable, "-c", _LIMITED, str(tmp_path), str(128 << 20), target, out],
+        env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == {"n_samples": 4000, "whole": "memory"}
+    # Every row occurs 80 times, so that the mean and the median are those of the different rows.
+    expected = quantile_normalize(different.astype(float), target)
+    assert_allclose(read_table(tmp_path / out).values[3950:], expected, rtol=1e-12)
