@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 import suquan
-from suquan.ranking import check_choice, kernel_dtype
+from suquan.ranking import SampleOperator, check_choice, code_masks, kernel_dtype
 
 few = settings(max_examples=60, deadline=None, derandomize=True)
 many = settings(max_examples=200, deadline=None, derandomize=True)
@@ -17,7 +17,25 @@ INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "in
 DTYPES = ["float16", "float32", "float64", "bool", *INTEGERS]
 
 # Where the kernels change their way: cell widths, passes, index types.
-SIZES = [1, 2, 3, 255, 256, 257, 2047, 2048, 2049, 4095, 4096, 32767, 32768, 32769]
+SIZES = [
+    1,
+    2,
+    3,
+    255,
+    256,
+    257,
+    1023,
+    1024,
+    1025,
+    2047,
+    2048,
+    2049,
+    4095,
+    4096,
+    32767,
+    32768,
+    32769,
+]
 LARGE = [65_535, 65_536, 65_537]
 
 
@@ -98,6 +116,15 @@ def test_ranks_of_hard_samples_equal_a_stable_sort_at_every_threshold(kind, dtyp
         assert_ranked(X, *suquan.rank_samples(X))
 
 
+@pytest.mark.parametrize("longest", [0, 1024])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranks_are_the_same_with_and_without_the_sort_of_numpy(kind, longest, monkeypatch):
+    monkeypatch.setattr("suquan._ordering._LONGEST_FOR_NUMPY", longest)
+    for p in (1, 2, 100, 1024):
+        X = np.stack([hard_row(kind, p, "float64", seed) for seed in range(3)])
+        assert_ranked(X, *suquan.rank_samples(X))
+
+
 @pytest.mark.parametrize("p", LARGE)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_ranks_equal_a_stable_sort_around_65536_features(p, dtype):
@@ -113,6 +140,24 @@ def test_ranks_equal_a_stable_sort_around_65536_features(p, dtype):
 def test_ranks_of_a_million_features_equal_a_stable_sort(kind):
     X = hard_row(kind, 1_100_003, "float64")[None, :]
     assert_ranked(X, *suquan.rank_samples(X))
+
+
+@pytest.mark.parametrize("p", [1_000, 20_000, 150_001])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_order_with_gaps_equals_a_stable_sort_with_nan_last(p, dtype):
+    kinds = ["normal", "cauchy", "mostly zero", "constant", "infinities", "normal"]
+    X = np.stack([hard_row(kind, p, dtype, seed) for seed, kind in enumerate(kinds)])
+    X[np.random.default_rng(p).random(X.shape) < 0.2] = np.nan
+    X[-1] = np.nan
+    X[:, ::7] *= -1.0  # NaNs of both signs
+    found = SampleOperator.from_samples(X, missing="ignore")
+    flag, mask = code_masks(found.codes.dtype)
+    assert_array_equal(found.codes & mask, np.argsort(X, axis=1, kind="stable"))
+    assert_array_equal(found.n_observed, np.sum(~np.isnan(X), axis=1))
+    ordered = np.sort(X, axis=1)
+    equal = ordered[:, 1:] == ordered[:, :-1]
+    assert_array_equal((found.codes[:, 1:] & flag) != 0, equal)
+    assert_array_equal(found.has_ties, equal.any(axis=1))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -9,19 +9,21 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from suquan._blocks import as_kernel_rows, for_each_block
+from suquan._blocks import for_each_block
 from suquan._compat import check_sample_weight, validate_data
 from suquan._kernels import operators
+from suquan._ordering import kernel_rows
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.ranking import (
     MISSING,
     TIES,
     as_samples,
     check_choice,
+    code_masks,
     kernel_dtype,
     raise_missing,
 )
-from suquan.targets import LEARNED, kept_words, learn_target, mean_target, resolve_target
+from suquan.targets import LEARNED, Kept, learn_target, mean_target, resolve_target
 
 
 def quantile_normalize(
@@ -96,17 +98,8 @@ def _normalize(
     n_observed = np.empty(X.shape[0], np.int64)
 
     def normalize_block(rows: slice) -> None:
-        block, bits = as_kernel_rows(X, rows, dtype)
-        operators.normalize_rows(
-            block,
-            block.view(bits.view),
-            bits.flip,
-            bits.inf_key,
-            f,
-            TIES[ties],
-            n_observed[rows],
-            out[rows],
-        )
+        for part, values in kernel_rows(X, rows, dtype):
+            operators.normalize_rows(*values, f, TIES[ties], n_observed[part], out[part])
 
     for_each_block(normalize_block, X.shape, n_jobs=n_jobs)
     if missing == "error":
@@ -147,11 +140,20 @@ def _learn_and_normalize(
         f = learn_target(X, target, **learn)
         return f, _normalize(X, f, ties, missing, n_jobs)
     out = np.empty(X.shape, kernel_dtype(X.dtype))
-    f, n_observed = mean_target(X, out=out, **learn)
-    words = kept_words(out)
+    kept = Kept.inside(out)
+    f, n_observed = mean_target(X, kept=kept, **learn)
+    masks = code_masks(kept.codes.dtype)
 
     def write_block(rows: slice) -> None:
-        operators.write_kept_rows(f, words[rows], n_observed[rows], TIES[ties], out[rows])
+        operators.write_kept_rows(
+            f,
+            kept.codes[rows],
+            *masks,
+            n_observed[rows],
+            kept.has_ties[rows],
+            TIES[ties],
+            out[rows],
+        )
 
     for_each_block(write_block, X.shape, n_jobs=n_jobs)
     return f, out

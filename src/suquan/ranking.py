@@ -9,9 +9,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from suquan._blocks import as_kernel_rows, for_each_block, sum_over_blocks
+from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._kernels import operators
 from suquan._kernels.ranking import rank_rows
+from suquan._ordering import kernel_rows
 
 TIES = {"average": operators.AVERAGE, "first": operators.FIRST, "mean_rank": operators.MEAN_RANK}
 MISSING = ("error", "ignore")
@@ -66,6 +67,17 @@ def raise_missing(X: np.ndarray, n_observed: np.ndarray, feature_names: Any = No
     )
 
 
+def code_dtype(n_features: int) -> np.dtype:
+    """Smallest type of a code: a feature, and the flag of a tie in the highest bit."""
+    return np.dtype(np.uint16 if n_features <= 1 << 15 else np.uint32)
+
+
+def code_masks(dtype: np.dtype) -> tuple[np.integer, np.integer]:
+    """The flag of a tie in codes of type `dtype`, and the bits that hold the feature."""
+    flag = 1 << (8 * dtype.itemsize - 1)
+    return dtype.type(flag), dtype.type(flag - 1)
+
+
 def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
     """Rank the features of every sample.
 
@@ -110,16 +122,8 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
     n_observed = np.empty(X.shape[0], np.int64)
 
     def rank_block(rows: slice) -> None:
-        block, bits = as_kernel_rows(X, rows, dtype)
-        rank_rows(
-            block,
-            block.view(bits.view),
-            bits.flip,
-            bits.inf_key,
-            order[rows],
-            ranks[rows],
-            n_observed[rows],
-        )
+        for part, values in kernel_rows(X, rows, dtype):
+            rank_rows(*values, order[part], ranks[part], n_observed[part])
 
     for_each_block(rank_block, X.shape, n_jobs=1)
     raise_missing(X, n_observed)
@@ -198,24 +202,14 @@ class SampleOperator:
         """Rank the samples of `X`, of shape (n_samples, n_features)."""
         check_choice("ties", ties, TIES)
         check_choice("missing", missing, MISSING)
-        code_dtype = np.dtype(np.uint16 if X.shape[1] <= 1 << 15 else np.uint32)
-        codes = np.empty(X.shape, code_dtype)
+        codes = np.empty(X.shape, code_dtype(X.shape[1]))
         n_observed = np.empty(X.shape[0], np.int64)
         has_ties = np.empty(X.shape[0], np.bool_)
-        flag = code_dtype.type(1 << (8 * code_dtype.itemsize - 1))
+        flag, _ = code_masks(codes.dtype)
 
         def encode_block(rows: slice) -> None:
-            block, bits = as_kernel_rows(X, rows, kernel_dtype(X.dtype))
-            operators.encode_rows(
-                block,
-                block.view(bits.view),
-                bits.flip,
-                bits.inf_key,
-                flag,
-                codes[rows],
-                n_observed[rows],
-                has_ties[rows],
-            )
+            for part, values in kernel_rows(X, rows, kernel_dtype(X.dtype)):
+                operators.encode_rows(*values, flag, codes[part], n_observed[part], has_ties[part])
 
         for_each_block(encode_block, X.shape, n_jobs=n_jobs)
         if missing == "error":
@@ -235,19 +229,13 @@ class SampleOperator:
     @property
     def is_constant(self) -> bool:
         """Whether no sample has two different values: then there is nothing to rank."""
-        flag = self._masks[0]
+        flag, _ = code_masks(self.codes.dtype)
         tied = np.count_nonzero(self.codes & flag, axis=1)
         return bool(np.all(tied >= self.n_observed - 1))
 
-    @property
-    def _masks(self) -> tuple[np.integer, np.integer]:
-        dtype = self.codes.dtype
-        flag = 1 << (8 * dtype.itemsize - 1)
-        return dtype.type(flag), dtype.type(flag - 1)
-
     def _rows(self, rows: slice) -> tuple:
         """Arguments that the kernels take for a block of samples."""
-        flag, mask = self._masks
+        flag, mask = code_masks(self.codes.dtype)
         return (
             self.codes[rows],
             flag,

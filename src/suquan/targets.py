@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from suquan._blocks import as_kernel_rows, for_each_block, sum_over_blocks
+from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._kernels import operators
-from suquan.ranking import kernel_dtype, raise_missing
+from suquan._ordering import kernel_rows
+from suquan.ranking import code_dtype, code_masks, kernel_dtype, raise_missing
 
 LEARNED = ("median", "mean")
 
@@ -188,6 +189,26 @@ def resolve_target(target: Any, n_features: int) -> np.ndarray:
     return make_target_quantiles(target, n_features)
 
 
+class Kept(NamedTuple):
+    """Ranking of samples that waits in the memory of their result, see :meth:`inside`."""
+
+    codes: np.ndarray  # uint16 or uint32, at the head of each row
+    has_ties: np.ndarray  # bool
+
+    @classmethod
+    def inside(cls, out: np.ndarray) -> Kept:
+        """Room for the ranking in the memory of a float array."""
+        n_samples, n_features = out.shape
+        codes = out.view(code_dtype(n_features))[:, :n_features]
+        return cls(codes, np.empty(n_samples, np.bool_))
+
+    @classmethod
+    def nowhere(cls, shape: tuple[int, ...]) -> Kept:
+        """No room: the ranking of samples of this shape is not kept."""
+        n_samples, n_features = shape
+        return cls(np.empty((0, 1), code_dtype(n_features)), np.empty(n_samples, np.bool_))
+
+
 def learn_target(
     X: np.ndarray,
     target: str,
@@ -227,10 +248,8 @@ def sort_samples(X: np.ndarray, *, n_jobs: int | None = None) -> tuple[np.ndarra
     n_observed = np.empty(X.shape[0], np.int64)
 
     def sort_block(rows: slice) -> None:
-        block, bits = as_kernel_rows(X, rows, dtype)
-        operators.sort_rows(
-            block, block.view(bits.view), bits.flip, bits.inf_key, n_observed[rows], ordered[rows]
-        )
+        for part, values in kernel_rows(X, rows, dtype):
+            operators.sort_rows(*values, n_observed[part], ordered[part])
 
     for_each_block(sort_block, X.shape, n_jobs=n_jobs)
     return ordered, n_observed
@@ -266,33 +285,31 @@ def mean_target(
     missing: str = "error",
     n_jobs: int | None = None,
     feature_names: Any = None,
-    out: np.ndarray | None = None,
+    kept: Kept | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean of the sorted samples and the number of observed values of each.
 
-    With `out`, an array of X's shape and of the type it is normalised in, the ranking is left in its memory
-    (one 32-bit word per value) for :func:`suquan.preprocessing.write_kept`.
+    The ranking is left in `kept`, if given, for :func:`suquan._kernels.operators.write_kept_rows`.
     """
     dtype = kernel_dtype(X.dtype)
     n_observed = np.empty(X.shape[0], np.int64)
     weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight
-    keep = out is not None
-    words = kept_words(out) if out is not None else np.empty((0, 1), np.uint32)
+
+    codes, has_ties = kept if kept is not None else Kept.nowhere(X.shape)
+    flag, _ = code_masks(codes.dtype)
 
     def sum_block(rows: slice, scale: float = 1.0) -> np.ndarray:
-        block, bits = as_kernel_rows(X, rows, dtype)
         total = np.zeros(X.shape[1])
-        operators.sum_sorted_rows(
-            block,
-            block.view(bits.view),
-            bits.flip,
-            bits.inf_key,
-            weights[rows] * scale,
-            n_observed[rows],
-            words[rows],
-            keep,
-            total,
-        )
+        for part, values in kernel_rows(X, rows, dtype):
+            operators.sum_sorted_rows(
+                *values,
+                weights[part] * scale,
+                n_observed[part],
+                has_ties[part],
+                flag,
+                codes[part],
+                total,
+            )
         return total
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -305,11 +322,6 @@ def mean_target(
         if not np.all(np.isfinite(f)):  # the sum overflowed, or the data are infinite
             f = sum_over_blocks(lambda rows: sum_block(rows, 1.0 / weight), X.shape, n_jobs=n_jobs)
     return _finite_target(f, "mean"), n_observed
-
-
-def kept_words(out: np.ndarray) -> np.ndarray:
-    """Memory of a float array as one 32-bit word per value, at the head of each row."""
-    return out.view(np.uint32)[:, : out.shape[1]]
 
 
 def _usable_weights(sample_weight: np.ndarray | None, n_observed: np.ndarray) -> np.ndarray:

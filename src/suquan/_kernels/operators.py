@@ -13,9 +13,13 @@ import numpy as np
 from numba import float64, int64, uint64
 
 from suquan._kernels._jit import kernel
-from suquan._kernels.ranking import RETRY_EVERY, make_scratch, order_row
+from suquan._kernels.ranking import invert, make_scratch, order_row
 
 _NARROW = 65536  # places up to this many fit 16 bits
+
+# Highest bit, and the other ones, of a code row of 32-bit integers.
+_FLAG = np.uint32(0x80000000)
+_MASK = np.uint32(0x7FFFFFFF)
 
 # How tied values read the target.
 FIRST, AVERAGE, MEAN_RANK = 0, 1, 2
@@ -141,31 +145,25 @@ def average_blocks(values, code, flag, n_observed):
 
 
 @kernel
-def encode_row(scratch, n_observed, flag, code):
-    """Write the code row of the sample that was ordered last; returns whether any values tie."""
-    order, values = scratch.order, scratch.sorted
+def encode_row(order, values, n_observed, has_ties, flag, code):
+    """Write the code row of a sample from its order and its sorted values."""
+    n_marked = n_observed if has_ties else 1
     clear = flag ^ flag
-    tied = clear
     code[0] = order[0]
-    for r in range(1, n_observed):
-        mark = flag if values[r] == values[r - 1] else clear
-        code[r] = order[r] | mark
-        tied |= mark
-    for r in range(max(n_observed, 1), code.size):
+    for r in range(1, n_marked):
+        code[r] = order[r] | (flag if values[r] == values[r - 1] else clear)
+    for r in range(max(n_marked, 1), code.size):
         code[r] = order[r]
-    return tied != 0
 
 
 @kernel
-def encode_rows(X, bits, flip, inf_key, flag, codes, n_observed, has_ties):
+def encode_rows(X, bits, flip, inf_key, words, flag, codes, n_observed, has_ties):
     """Rank every row of `X` into code rows."""
     scratch = make_scratch(X, bits)
-    linear = True
     for i in range(X.shape[0]):
-        n_observed[i], linear = order_row(
-            X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
-        )
-        has_ties[i] = encode_row(scratch, n_observed[i], flag, codes[i])
+        m, tied = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
+        n_observed[i], has_ties[i] = m, tied
+        encode_row(scratch.order, scratch.values, m, tied, flag, codes[i])
 
 
 class WriteScratch(NamedTuple):
@@ -256,20 +254,17 @@ def apply_rows(f, codes, flag, mask, n_observed, has_ties, rule, gap, out):
 
 
 @kernel
-def normalize_rows(X, bits, flip, inf_key, f, rule, n_observed, out):
+def normalize_rows(X, bits, flip, inf_key, words, f, rule, n_observed, out):
     """Rank each row of `X` and write T_i f straight to `out`; NaN stays NaN."""
-    flag = np.uint32(0x80000000)
-    mask = np.uint32(0x7FFFFFFF)
     scratch = make_scratch(X, bits)
-    code = np.empty(X.shape[1], np.uint32)
     writing = make_write_scratch(f, out)
-    linear = True
+    code = scratch.order  # which is made into a code row
     for i in range(X.shape[0]):
-        n_observed[i], linear = order_row(
-            X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
-        )
-        has_ties = encode_row(scratch, n_observed[i], flag, code)
-        write_row(f, code, flag, mask, n_observed[i], has_ties, rule, np.nan, writing, out[i])
+        m, tied = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
+        n_observed[i] = m
+        if tied:
+            encode_row(code, scratch.values, m, tied, _FLAG, code)
+        write_row(f, code, _FLAG, _MASK, m, tied, rule, np.nan, writing, out[i])
 
 
 @kernel
@@ -285,57 +280,69 @@ def quantiles_row(values, n_observed, out):
 
 
 @kernel
-def sort_rows(X, bits, flip, inf_key, n_observed, out):
+def sort_rows(X, bits, flip, inf_key, words, n_observed, out):
     """Sorted rows of `X` (interpolated quantiles of rows with NaN)."""
     scratch = make_scratch(X, bits)
-    linear = True
     for i in range(X.shape[0]):
-        n_observed[i], linear = order_row(
-            X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
-        )
+        n_observed[i], _ = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
         if n_observed[i] > 0:
-            quantiles_row(scratch.sorted, n_observed[i], out[i])
+            quantiles_row(scratch.values, n_observed[i], out[i])
 
 
 @kernel
-def sum_sorted_rows(X, bits, flip, inf_key, weights, n_observed, codes, keep_codes, total):
-    """Add the weighted sorted rows of `X` to `total`, keeping their code rows if asked.
+def sum_sorted_rows(
+    X, bits, flip, inf_key, words, weights, n_observed, has_ties, flag, kept, total
+):
+    """Add the weighted sorted rows of `X` to `total`, and keep their ranking unless `kept` is empty.
 
     Rows with no observed value add nothing.
     """
-    flag = np.uint32(0x80000000)
     scratch = make_scratch(X, bits)
     row = np.empty(X.shape[1], np.float64)
-    linear = True
+    narrow = np.empty(min(X.shape[1], _NARROW), np.uint16)
     for i in range(X.shape[0]):
-        n_observed[i], linear = order_row(
-            X[i], bits[i], flip, inf_key, linear or i % RETRY_EVERY == 0, scratch
-        )
-        if keep_codes:
-            encode_row(scratch, n_observed[i], flag, codes[i])
-        weight = weights[i]
-        if n_observed[i] == row.size:
-            values = scratch.sorted
+        m, tied = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
+        n_observed[i], has_ties[i] = m, tied
+        if kept.shape[0] > 0:
+            keep_row(scratch.order, scratch.values, m, tied, flag, narrow, kept[i])
+        weight, values = weights[i], scratch.values
+        if m == row.size:
             for r in range(row.size):
                 total[r] += weight * values[r]
-        elif n_observed[i] > 0:
-            quantiles_row(scratch.sorted, n_observed[i], row)
+        elif m > 0:
+            quantiles_row(values, m, row)
             for r in range(row.size):
                 total[r] += weight * row[r]
 
 
 @kernel
-def write_kept_rows(f, codes, n_observed, rule, out):
-    """Rows T_i f where `codes` are kept inside the memory of `out`, row by row; NaN stays NaN."""
-    flag = np.uint32(0x80000000)
-    mask = np.uint32(0x7FFFFFFF)
+def keep_row(order, values, n_observed, has_ties, flag, narrow, kept):
+    """Keep what :func:`write_kept_rows` needs of an ordered sample, one integer per value.
+
+    The rank of every feature where no values tie and none is missing, else the code row.
+    """
+    if has_ties or n_observed < kept.size:
+        encode_row(order, values, n_observed, has_ties, flag, kept)
+    else:
+        invert(order, narrow, kept)
+
+
+@kernel
+def write_kept_rows(f, kept, flag, mask, n_observed, has_ties, rule, out):
+    """Rows T_i f where :func:`keep_row` left `kept` inside the memory of `out`; NaN stays NaN."""
     scratch = make_write_scratch(f, out)
     for i in range(out.shape[0]):
-        code = codes[i]
-        ties = np.uint32(0)
-        for r in range(code.size):
-            ties |= code[r] & flag
-        write_row(f, code, flag, mask, n_observed[i], ties != 0, rule, np.nan, scratch, out[i])
+        row, goal = kept[i], out[i]
+        if has_ties[i] or n_observed[i] < goal.size:
+            write_row(f, row, flag, mask, n_observed[i], has_ties[i], rule, np.nan, scratch, goal)
+        elif goal.size <= _NARROW:
+            for j in range(goal.size):
+                scratch.narrow[j] = np.uint16(row[j])
+            gather_places(scratch.f, scratch.narrow, goal.size, np.nan, goal)
+        else:
+            for j in range(goal.size):
+                scratch.wide[j] = row[j]
+            gather_places(scratch.f, scratch.wide, goal.size, np.nan, goal)
 
 
 @kernel

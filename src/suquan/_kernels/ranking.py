@@ -1,15 +1,18 @@
-"""Radix ranking of the rows of a matrix.
+"""Ordering the values of rows.
 
-A row is ranked in two steps that compare no more than a few neighbours:
+A row is ordered in three steps that compare no more than a few neighbours:
 
-1. Every value gets an integer *cell*, a non-decreasing function of the value, and the features are sorted
-   by a stable radix sort on the cell.
-2. Insertion puts values that share a cell in order; equal values stay in order of position.
+1. Every value gets an integer *cell*, a non-decreasing function of the value.
+2. The positions are sorted by cell. In a short row a 32-bit word holds both: :func:`write_words` makes the
+   words, and NumPy sorts them, outside this module. In a longer one too few bits would be left for the cell,
+   and :func:`narrow_sort` does it, in two passes of a radix sort.
+3. Insertion puts values that share a cell in order; equal values stay in order of position.
 
-Two kinds of cells are tried. *Linear* cells split the row's range evenly: two light passes are enough for most
-data. Where many unequal values share a cell (heavy tails), insertion gives up after a few moves and *bit*
-cells are used: the leading 32 varying bits of the value's binary form. Where even those collide for long
-runs, the remaining low bits are sorted first. All three give the same, exact order.
+Cells split the range of the values evenly or, for tails of some weight, more finely where most values lie.
+Where many unequal values share one, insertion gives up after a few moves, and a radix sort on *bit* cells is
+used instead: the leading 32 varying bits of the value's binary form. Where even those collide for long runs,
+the remaining low bits are sorted first. Rows too long for the cache are first split into segments that follow
+each other in value. All give the same, exact order, with NaN last.
 
 Rows come with ``bits``, their view as signed integers (the row itself for integer data), with ``flip``, the
 mask that turns the bits of a negative float into an integer that sorts like the float (2³¹ − 1 for
@@ -27,11 +30,23 @@ from suquan._kernels._jit import kernel
 
 _LOW = uint64(0xFFFFFFFF)
 _HALF = uint64(32)
+_GAP = int64(1 << 32)
 
-# Features up to this many fit the 16 bits left beside a cell's upper half in the narrow sort.
-_NARROW = 65536
-# After linear cells failed on a row, the next ones start with bit cells; one in this many tries again.
-RETRY_EVERY = 16
+# Longest row that NumPy sorts, in words that leave 22 bits for the cell.
+SHORT = 1024
+# Longest row that narrow_sort takes; longer ones are split.
+LONGEST = 65536
+# Kinds of cells: evenly spread, with a centre of more cells, or from the bits of the values.
+_EVEN, _CENTRED, _BITS = 0, 1, 2
+# After a kind failed on a row, the next ones start with another; one in this many starts anew.
+_RETRY_EVERY = 16
+# Bits of a cell for narrow_sort, an even number.
+_CELL_BITS = 18
+# Values of a row that are looked at to find where most of them lie.
+_N_LOOKS = 32
+# Cells by which a long row is split, and what its parts should hold.
+_N_SPLIT_CELLS = 4096
+_PART = 32768
 
 
 @kernel
@@ -45,8 +60,17 @@ def sortable(bit, flip):
 
 
 @kernel
+def sortable_or_last(bit, flip, inf_key):
+    """The :func:`sortable` key; NaN, whatever its bits, has one whose leading bits are above those of +∞."""
+    key = sortable(bit, flip)
+    if key < ~inf_key or key > inf_key:
+        key = inf_key + _GAP
+    return key
+
+
+@kernel
 def key_range(bits, flip):
-    """Smallest and largest :func:`sortable` key of a row; NaNs lie beyond the infinities' keys."""
+    """Smallest and largest :func:`sortable` key; NaNs lie beyond the infinities' keys."""
     low = int64(0x7FFFFFFFFFFFFFFF)
     high = -low - 1
     for j in range(bits.size):  # without the rule for −0.0 this loop is vectorised
@@ -62,11 +86,129 @@ def key_range(bits, flip):
 
 
 @kernel
-def value_of_key(key, bits, x, flip):
-    """Value, as float64, whose :func:`sortable` key is `key`; `bits` and `x` only give the types."""
-    cell = np.empty(1, bits.dtype)
-    cell[0] = key ^ ((key >> int64(63)) & flip)
-    return float64(cell.view(x.dtype)[0])
+def observed_range(bits, flip, inf_key):
+    """Smallest and largest key of the values that are not NaN, and their number."""
+    low, high = key_range(bits, flip)
+    if low >= ~inf_key and high <= inf_key:
+        return low, high, bits.size
+    low = inf_key
+    high = ~inf_key
+    n_observed = 0
+    for j in range(bits.size):
+        key = sortable_or_last(bits[j], flip, inf_key)
+        if key <= inf_key:
+            low = min(low, key)
+            high = max(high, key)
+            n_observed += 1
+    return low, high, n_observed
+
+
+@kernel
+def unsorted_bits(key, flip):
+    """Bits of the value whose :func:`sortable` key is `key`."""
+    return key ^ ((key >> int64(63)) & flip)
+
+
+class CellMap(NamedTuple):
+    """Cells (v − low)·outer + (v − first)·inner, where v of the second term is moved into [first, last]."""
+
+    low: float
+    outer: float
+    first: float
+    last: float
+    inner: float
+
+
+@kernel
+def make_cell_map(x, lowest, highest, n_cells, centred):
+    """Map of values between `lowest` and `highest` to 0, …, n_cells − 1, and whether there is one.
+
+    Cells split the range evenly. If they are `centred`, only half of them do so; the other half splits the
+    range that holds nearly all of some values looked at, so that tails leave the other values cells enough.
+    """
+    span = highest - lowest
+    if not 0.0 < span < np.inf or not n_cells / span < np.inf:  # infinite values; a denormal span
+        return CellMap(lowest, 0.0, lowest, lowest, 0.0), False
+    outer = float64(n_cells - 1) / span
+    if centred:
+        first, last = second_values(x, lowest, highest)
+        if last > first and n_cells / (last - first) < np.inf:
+            inner = 0.5 * float64(n_cells - 1) / (last - first)
+            return CellMap(lowest, 0.5 * outer, first, last, inner), True
+    return CellMap(lowest, outer, lowest, lowest, 0.0), True
+
+
+@kernel
+def second_values(x, lowest, highest):
+    """Second smallest and second largest of a few values of `x`, which lie between the two given ones."""
+    step = max(x.size // _N_LOOKS, 1)
+    smallest, first = highest, highest
+    largest, last = lowest, lowest
+    for j in range(0, x.size, step):
+        value = float64(x[j])
+        if value == value:
+            first = min(first, max(smallest, value))
+            smallest = min(smallest, value)
+            last = max(last, min(largest, value))
+            largest = max(largest, value)
+    return first, last
+
+
+@kernel
+def cell_of(value, cells):
+    """Cell of a value that is not NaN."""
+    place = (value - cells.low) * cells.outer
+    if cells.inner > 0.0:
+        place += (min(max(value, cells.first), cells.last) - cells.first) * cells.inner
+    return uint32(int32(place))
+
+
+@kernel
+def count_position_bits(size):
+    """Bits that hold the position in a row of `size` values."""
+    n_bits = 1
+    while (1 << n_bits) < size:
+        n_bits += 1
+    return n_bits
+
+
+@kernel
+def write_words(X, bits, flip, inf_key, words):
+    """Words (cell, position) of every row; NaN has the highest cell, and no other value has."""
+    ends = np.empty(2, bits.dtype)
+    position_bits = count_position_bits(X.shape[1])
+    for i in range(X.shape[0]):
+        goal = words[i]
+        low, high, n_observed = observed_range(bits[i], flip, inf_key)
+        write_cells(X[i], low, high, flip, _EVEN, 32 - position_bits, ends, goal)
+        for j in range(goal.size):
+            goal[j] = (goal[j] << uint32(position_bits)) | uint32(j)
+
+
+@kernel
+def write_cells(x, low, high, flip, kind, cell_bits, ends, goal):
+    """Write the cells of a row whose observed keys span [low, high]; NaN gets the highest one.
+
+    All values get the same one if there is no map of cells. `ends` is working space.
+    """
+    highest = uint32((1 << cell_bits) - 1)
+    ends[0], ends[1] = unsorted_bits(low, flip), unsorted_bits(high, flip)
+    range_ends = ends.view(x.dtype)
+    lowest, largest = float64(range_ends[0]), float64(range_ends[1])
+    cells, fits = make_cell_map(x, lowest, largest, int64(highest), kind == _CENTRED)
+    if fits:
+        map_values(x, cells, highest, goal)
+    else:
+        for j in range(x.size):
+            goal[j] = uint32(0) if x[j] == x[j] else highest
+
+
+@kernel
+def map_values(x, cells, missing, goal):
+    """Write the cell of every value, `missing` for NaN."""
+    for j in range(x.size):
+        value = float64(x[j])
+        goal[j] = cell_of(value, cells) if value == value else missing
 
 
 @kernel
@@ -110,22 +252,22 @@ def radix_sort(pairs, spare, counts, size, n_bits):
 
 
 @kernel
-def narrow_sort(cells, spare, counts, size, width, order):
-    """Order of at most 65,536 `cells` of 2·`width` bits, in two passes over 32-bit words.
+def narrow_sort(cells, spare, counts):
+    """Replace at most 65,536 `cells` by their order, in two passes over 32-bit words.
 
-    The first pass sorts by the lower half and leaves (upper half, feature) in one word; the second needs no
-    more than that. Half the memory traffic of :func:`radix_sort` on pairs of 64 bits.
+    The first pass sorts by the lower half of the bits and leaves (upper half, position) in one word; the second
+    needs no more than that. Half the memory traffic of :func:`radix_sort` on pairs of 64 bits.
     """
-    n_buckets = 1 << width
+    half = uint32(_CELL_BITS // 2)
+    n_buckets = 1 << (_CELL_BITS // 2)
     mask = uint32(n_buckets - 1)
-    half = uint32(width)
     sixteen = uint32(16)
     lower = counts[:n_buckets]
     upper = counts[n_buckets : 2 * n_buckets]
     for r in range(n_buckets):
         lower[r] = uint32(0)
         upper[r] = uint32(0)
-    for j in range(size):
+    for j in range(cells.size):
         cell = cells[j]
         lower[uint64(cell & mask)] += uint32(1)
         upper[uint64(cell >> half)] += uint32(1)
@@ -138,82 +280,18 @@ def narrow_sort(cells, spare, counts, size, width, order):
         count = upper[r]
         upper[r] = upper_start
         upper_start += count
-    for j in range(size):
+    for j in range(cells.size):
         cell = cells[j]
         bucket = uint64(cell & mask)
         place = lower[bucket]
         lower[bucket] = place + uint32(1)
         spare[uint64(place)] = ((cell >> half) << sixteen) | uint32(j)
-    for j in range(size):
+    for j in range(cells.size):
         word = spare[j]
         bucket = uint64(word >> sixteen)
         place = upper[bucket]
         upper[bucket] = place + uint32(1)
-        order[uint64(place)] = word & uint32(0xFFFF)
-
-
-@kernel
-def settle(x, order, size, values):
-    """Make ``values = x[order]`` non-decreasing by stable insertion, given that it nearly is.
-
-    Returns False, with both unfinished, once there were more moves than half the elements.
-    """
-    moves_left = 16 + size // 2
-    highest = x[uint64(order[0])]
-    values[0] = highest
-    for j in range(1, size):
-        feature = order[j]
-        value = x[uint64(feature)]
-        values[j] = value
-        if value < highest:
-            hole = j
-            while hole > 0 and values[hole - 1] > value:
-                order[hole] = order[hole - 1]
-                values[hole] = values[hole - 1]
-                hole -= 1
-            order[hole] = feature
-            values[hole] = value
-            moves_left -= j - hole
-            if moves_left < 0:
-                return False
-        else:
-            highest = value
-    return True
-
-
-@kernel
-def order_by_linear_cells(x, low, high, scratch, order):
-    """Order of a row by cells that split [low, high] evenly; False where they do not separate it."""
-    size = x.size
-    pairs, spare, counts = scratch.pairs, scratch.spare, scratch.counts
-    if size < 2048:
-        n_bits = 16
-    elif size < 32768:
-        n_bits = 18
-    elif size <= _NARROW:
-        n_bits = 20
-    elif size < 1048576:
-        n_bits = 22
-    else:
-        n_bits = 30
-    span = high - low
-    if not 0.0 < span < np.inf:  # 0: large integers that are equal as float64
-        return False
-    scale = float64((1 << n_bits) - 1) / span
-    if not scale < np.inf:  # the span is denormal
-        return False
-    if size <= _NARROW:
-        cells = scratch.cells
-        for j in range(size):
-            cells[j] = uint32(int32((float64(x[j]) - low) * scale))
-        narrow_sort(cells, scratch.words, counts, size, n_bits // 2, order)
-    else:
-        for j in range(size):
-            cell = uint64(uint32(int32((float64(x[j]) - low) * scale)))
-            pairs[j] = (cell << _HALF) | uint64(j)
-        swapped = radix_sort(pairs, spare, counts, size, n_bits)
-        write_features(spare if swapped else pairs, size, order)
-    return settle(x, order, size, scratch.sorted)
+        cells[uint64(place)] = word & uint32(0xFFFF)
 
 
 @kernel
@@ -224,145 +302,290 @@ def write_features(pairs, size, order):
 
 
 @kernel
-def order_by_bit_cells(x, bits, flip, low, high, scratch, order):
-    """Order of a row, whose keys span [low, high], by the leading varying bits of its values."""
-    size = x.size
-    pairs, spare, counts = scratch.pairs, scratch.spare, scratch.counts
-    span = uint64(high) - uint64(low)
-    n_bits = 0
-    while n_bits < 64 and (span >> uint64(n_bits)) != 0:
-        n_bits += 1
-    shift = uint64(max(n_bits - 32, 0))
-    for j in range(size):
-        cell = (uint64(sortable(bits[j], flip)) - uint64(low)) >> shift
-        pairs[j] = (cell << _HALF) | uint64(j)
-    swapped = radix_sort(pairs, spare, counts, size, min(n_bits, 32))
-    write_features(spare if swapped else pairs, size, order)
-    if settle(x, order, size, scratch.sorted):
-        return
-    # Long runs share their leading bits: sort by the low bits, then, stably, by the leading ones.
-    low_mask = (uint64(1) << shift) - uint64(1)
-    for j in range(size):
-        cell = (uint64(sortable(bits[j], flip)) - uint64(low)) & low_mask
-        pairs[j] = (cell << _HALF) | uint64(j)
-    if radix_sort(pairs, spare, counts, size, n_bits - 32):
-        pairs, spare = spare, pairs
-    for j in range(size):
-        feature = pairs[j] & _LOW
-        cell = (uint64(sortable(bits[feature], flip)) - uint64(low)) >> shift
-        pairs[j] = (cell << _HALF) | feature
-    swapped = radix_sort(pairs, spare, counts, size, 32)
-    write_features(spare if swapped else pairs, size, order)
-    for j in range(size):
-        scratch.sorted[j] = x[uint64(order[j])]
+def gather(x, order, values):
+    """Write ``x[order]`` to `values`."""
+    for r in range(order.size):
+        values[r] = x[uint64(order[r])]
+
+
+@kernel
+def increases(values):
+    """Whether every value is larger than the one before."""
+    n_others = uint32(0)
+    for r in range(values.size - 1):
+        n_others += uint32(0) if values[r] < values[r + 1] else uint32(1)
+    return n_others == 0
+
+
+@kernel
+def repeats(values):
+    """Whether any value equals the one before."""
+    n_equal = uint32(0)
+    for r in range(values.size - 1):
+        n_equal += uint32(1) if values[r] == values[r + 1] else uint32(0)
+    return n_equal > 0
+
+
+@kernel
+def settle(x, order, values):
+    """Make ``values = x[order]`` non-decreasing by stable insertion, given that it nearly is.
+
+    Returns whether that took no more moves than half the elements, else both are left unfinished.
+    """
+    size = order.size
+    moves_left = 16 + size // 2
+    if size == 0:
+        return True
+    highest = x[uint64(order[0])]
+    values[0] = highest
+    for r in range(1, size):
+        feature = order[r]
+        value = x[uint64(feature)]
+        values[r] = value
+        if value < highest:
+            hole = r
+            while hole > 0 and values[hole - 1] > value:
+                order[hole] = order[hole - 1]
+                values[hole] = values[hole - 1]
+                hole -= 1
+            order[hole] = feature
+            values[hole] = value
+            moves_left -= r - hole
+            if moves_left < 0:
+                return False
+        else:
+            highest = value
+    return True
 
 
 class Scratch(NamedTuple):
-    """Working space for rows of one length, used by one thread."""
+    """Working space for rows of one length, used by one thread, and the order of the last of them."""
 
+    order: np.ndarray  # uint32
+    values: np.ndarray  # of the row in that order
+    kind: np.ndarray  # int64: the kind of cells to start with, and rows since it was set back
+    ends: np.ndarray  # two values as bits
+    words: np.ndarray  # uint32
+    counts: np.ndarray  # uint32, one per bucket
     pairs: np.ndarray  # uint64: cell in the upper half, feature in the lower
     spare: np.ndarray  # uint64
-    cells: np.ndarray  # uint32
-    words: np.ndarray  # uint32: upper half of a cell, feature
-    counts: np.ndarray  # uint32, one per bucket
-    order: np.ndarray  # uint32
-    sorted: np.ndarray  # values of the row in that order
-    values: np.ndarray  # observed values of a row with gaps
-    bits: np.ndarray  # and their bits
-    where: np.ndarray  # uint32: their features
+    split_bits: np.ndarray  # a long row in segments, as bits
+    split: np.ndarray  # and as values
+    features: np.ndarray  # uint32: where these come from
 
 
 @kernel
 def make_scratch(X, bits):
     """Working space for the rows of `X`."""
     n_features = X.shape[1]
+    n_split = n_features if n_features > LONGEST else 0
+    split_bits = np.empty(n_split, bits.dtype)
     return Scratch(
-        np.empty(n_features, np.uint64),
-        np.empty(n_features, np.uint64),
-        np.empty(min(n_features, _NARROW), np.uint32),
-        np.empty(min(n_features, _NARROW), np.uint32),
+        np.empty(n_features, np.uint32),
+        np.empty(n_features, X.dtype),
+        np.zeros(2, np.int64),
+        np.empty(2, bits.dtype),
+        np.empty(n_features, np.uint32),
         np.empty(2048, np.uint32),
-        np.empty(n_features, np.uint32),
-        np.empty(n_features, X.dtype),
-        np.empty(n_features, X.dtype),
-        np.empty(n_features, bits.dtype),
-        np.empty(n_features, np.uint32),
+        np.empty(n_features, np.uint64),
+        np.empty(n_features, np.uint64),
+        split_bits,
+        split_bits.view(X.dtype),
+        np.empty(n_split, np.uint32),
     )
 
 
 @kernel
-def order_complete_row(x, bits, flip, low, high, try_linear, scratch, order):
-    """Stable order of one row without NaN, whose keys span [low, high].
-
-    Returns whether linear cells separated the row.
-    """
-    if low == high:
-        for j in range(x.size):
-            order[j] = uint32(j)
-            scratch.sorted[j] = x[j]
-        return try_linear
-    if try_linear:
-        lowest = value_of_key(low, bits, x, flip)
-        highest = value_of_key(high, bits, x, flip)
-        if order_by_linear_cells(x, lowest, highest, scratch, order):
-            return True
-    order_by_bit_cells(x, bits, flip, low, high, scratch, order)
-    return False
+def order_by_bit_cells(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values):
+    """Order of a row, whose observed keys span [low, high], by the leading varying bits of its values."""
+    size = x.size
+    pairs, spare, counts = scratch.pairs, scratch.spare, scratch.counts
+    last = high if n_observed == size else inf_key + _GAP
+    span = uint64(last) - uint64(low)
+    n_bits = 0
+    while n_bits < 64 and (span >> uint64(n_bits)) != 0:
+        n_bits += 1
+    shift = uint64(max(n_bits - 32, 0))
+    for j in range(size):
+        cell = (uint64(sortable_or_last(bits[j], flip, inf_key)) - uint64(low)) >> shift
+        pairs[j] = (cell << _HALF) | uint64(j)
+    swapped = radix_sort(pairs, spare, counts, size, min(n_bits, 32))
+    write_features(spare if swapped else pairs, size, order)
+    if settle(x, order[:n_observed], values[:n_observed]):
+        return
+    # Long runs share their leading bits: sort by the low bits, then, stably, by the leading ones.
+    low_mask = (uint64(1) << shift) - uint64(1)
+    for j in range(size):
+        cell = (uint64(sortable_or_last(bits[j], flip, inf_key)) - uint64(low)) & low_mask
+        pairs[j] = (cell << _HALF) | uint64(j)
+    if radix_sort(pairs, spare, counts, size, n_bits - 32):
+        pairs, spare = spare, pairs
+    for j in range(size):
+        feature = pairs[j] & _LOW
+        cell = (uint64(sortable_or_last(bits[feature], flip, inf_key)) - uint64(low)) >> shift
+        pairs[j] = (cell << _HALF) | feature
+    swapped = radix_sort(pairs, spare, counts, size, 32)
+    write_features(spare if swapped else pairs, size, order)
+    gather(x, order[:n_observed], values[:n_observed])
 
 
 @kernel
-def order_row(x, bits, flip, inf_key, try_linear, scratch):
-    """Order of one row in ``scratch.order``: observed values increasing, then the NaNs by position.
+def order_row(x, bits, flip, inf_key, words, i, scratch):
+    """Order of row i in ``scratch.order``: observed values increasing, then the NaNs by position.
 
-    The observed values themselves are left, in that order, in ``scratch.sorted``. Returns the number of
-    observed values and whether linear cells separated the row.
+    The observed values themselves are left, in that order, in ``scratch.values``. Sorted `words` are used if
+    there are any. Returns the number of observed values and whether two of them tie.
     """
-    order = scratch.order
-    low, high = key_range(bits, flip)
-    if low >= ~inf_key and high <= inf_key:
-        return x.size, order_complete_row(x, bits, flip, low, high, try_linear, scratch, order)
-    values, value_bits, where = scratch.values, scratch.bits, scratch.where
-    n_observed = 0
-    n_missing = 0
-    for j in range(x.size):
-        if x[j] == x[j]:
-            values[n_observed] = x[j]
-            value_bits[n_observed] = bits[j]
-            where[n_observed] = j
-            n_observed += 1
-    if n_observed > 0:
-        seen = values[:n_observed]
-        seen_bits = value_bits[:n_observed]
-        low, high = key_range(seen_bits, flip)
-        try_linear = order_complete_row(
-            seen, seen_bits, flip, low, high, try_linear, scratch, order
+    order, values = scratch.order, scratch.values
+    if words.shape[0] > 0 and read_words(words[i], order):
+        gather(x, order, values)
+        if increases(values):
+            return x.size, False
+        if settle(x, order, values):
+            return x.size, repeats(values)
+    low, high, n_observed = observed_range(bits, flip, inf_key)
+    if x.size <= LONGEST:
+        order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
+    else:
+        order_long_row(x, flip, inf_key, low, high, scratch)
+    return n_observed, repeats(values[:n_observed])
+
+
+@kernel
+def read_words(words, order):
+    """Write the positions that sorted `words` hold to `order`; False where a value is NaN."""
+    position_bits = uint32(count_position_bits(words.size))
+    highest = (uint32(1) << (uint32(32) - position_bits)) - uint32(1)
+    mask = (uint32(1) << position_bits) - uint32(1)
+    for r in range(words.size):
+        order[r] = words[r] & mask
+    return words[-1] >> position_bits != highest
+
+
+@kernel
+def order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values):
+    """Order of a row, or a part of one, whose observed keys span [low, high], and its values in that order."""
+    if low == high and n_observed == x.size:
+        for r in range(x.size):
+            order[r] = uint32(r)
+            values[r] = x[r]
+        return
+    kind = scratch.kind
+    if kind[1] % _RETRY_EVERY == 0:
+        kind[0] = _EVEN
+    kind[1] += 1
+    if kind[0] != _BITS and 0 < x.size <= LONGEST:
+        write_cells(x, low, high, flip, kind[0], _CELL_BITS, scratch.ends, order)
+        narrow_sort(order, scratch.words, scratch.counts)
+        if settle(x, order[:n_observed], values[:n_observed]):
+            return
+        kind[0] += 1
+    order_by_bit_cells(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
+
+
+@kernel
+def order_long_row(x, flip, inf_key, low, high, scratch):
+    """Order of a row whose observed keys span [low, high], by way of segments that follow each other in value.
+
+    A segment stays in the cache while it is ordered.
+    """
+    starts = np.empty(_N_SPLIT_CELLS + 1, np.int64)
+    n_parts = split_row(x, low, high, flip, scratch, starts)
+    for k in range(n_parts):
+        start, stop = starts[k], starts[k + 1]
+        bits, features = scratch.split_bits[start:stop], scratch.features[start:stop]
+        part_low, part_high = key_range(bits, flip)
+        order_segment(
+            scratch.split[start:stop],
+            bits,
+            flip,
+            inf_key,
+            part_low,
+            part_high,
+            stop - start,
+            scratch,
+            scratch.order[start:stop],
+            scratch.values[start:stop],
         )
-        for r in range(n_observed):
-            order[r] = where[order[r]]
-    for j in range(x.size):
-        if x[j] != x[j]:
-            order[n_observed + n_missing] = j
-            n_missing += 1
-    return n_observed, try_linear
+        order = scratch.order[start:stop]
+        for r in range(order.size):
+            order[r] = features[uint64(order[r])]
+    for r in range(starts[n_parts], x.size):
+        scratch.order[r] = scratch.features[r]
 
 
 @kernel
-def rank_rows(X, bits, flip, inf_key, order, ranks, n_observed):
+def split_row(x, low, high, flip, scratch, starts):
+    """Copy a row to `scratch.split` in segments that follow each other in value; returns how many there are.
+
+    Inside a segment the values keep their order. `scratch.features` says where they come from, the NaNs' last;
+    `starts` gets where the segments start and end.
+    """
+    cells, split, features, ends = scratch.words, scratch.split, scratch.features, scratch.ends
+    ends[0], ends[1] = unsorted_bits(low, flip), unsorted_bits(high, flip)
+    range_ends = ends.view(x.dtype)
+    lowest, largest = float64(range_ends[0]), float64(range_ends[1])
+    cell_map, fits = make_cell_map(x, lowest, largest, _N_SPLIT_CELLS, True)
+    missing = uint32(_N_SPLIT_CELLS)
+    if fits:
+        map_values(x, cell_map, missing, cells)
+    else:
+        for j in range(x.size):
+            cells[j] = uint32(0) if x[j] == x[j] else missing
+    counts = np.zeros(_N_SPLIT_CELLS + 1, np.int64)
+    for j in range(x.size):
+        counts[uint64(cells[j])] += 1
+    part_of_cell = np.empty(_N_SPLIT_CELLS + 1, np.int64)
+    n_parts = group_cells(counts[:-1], part_of_cell, starts)
+    part_of_cell[-1] = n_parts  # the NaNs'
+    places = starts[: n_parts + 1].copy()
+    for j in range(x.size):
+        part = uint64(part_of_cell[uint64(cells[j])])
+        place = uint64(places[part])
+        places[part] += 1
+        split[place] = x[j]
+        features[place] = uint32(j)
+    return n_parts
+
+
+@kernel
+def group_cells(counts, part_of_cell, starts):
+    """Group consecutive cells into parts of about the wanted size; returns the number of parts."""
+    part = 0
+    filled = 0
+    starts[0] = 0
+    for cell in range(counts.size):
+        held = filled - starts[part]
+        if held > 0 and held + counts[cell] > _PART:
+            part += 1
+            starts[part] = filled
+        part_of_cell[cell] = part
+        filled += counts[cell]
+    starts[part + 1] = filled
+    return part + 1
+
+
+@kernel
+def invert(order, narrow, places):
+    """Write the inverse permutation of `order` to `places`; `narrow` is working space of 16-bit integers."""
+    if order.size <= LONGEST:  # scatter inside the cache, then write in order
+        for r in range(order.size):
+            narrow[uint64(order[r])] = np.uint16(r)
+        for j in range(order.size):
+            places[j] = narrow[j]
+    else:
+        for r in range(order.size):
+            places[uint64(order[r])] = r
+
+
+@kernel
+def rank_rows(X, bits, flip, inf_key, words, order, ranks, n_observed):
     """Order of every row of `X` and its inverse; counts of the values that are not NaN."""
     scratch = make_scratch(X, bits)
-    narrow = np.empty(min(X.shape[1], _NARROW), np.uint16)
-    linear = True
+    narrow = np.empty(min(X.shape[1], LONGEST), np.uint16)
     for i in range(X.shape[0]):
-        try_linear = linear or i % RETRY_EVERY == 0
-        n_observed[i], linear = order_row(X[i], bits[i], flip, inf_key, try_linear, scratch)
-        found, order_of_row, ranks_of_row = scratch.order, order[i], ranks[i]
+        n_observed[i], _ = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
+        found, goal = scratch.order, order[i]
         for r in range(found.size):
-            order_of_row[r] = found[r]
-        if found.size <= _NARROW:  # scatter inside the cache, then write in order
-            for r in range(found.size):
-                narrow[uint64(found[r])] = np.uint16(r)
-            for j in range(found.size):
-                ranks_of_row[j] = narrow[j]
-        else:
-            for r in range(found.size):
-                ranks_of_row[uint64(found[r])] = r
+            goal[r] = found[r]
+        invert(found, narrow, ranks[i])
