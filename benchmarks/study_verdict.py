@@ -128,7 +128,8 @@ def main():
     arguments = parser.parse_args()
     table = count(run(arguments.seeds, RESULTS / "verdict.csv", arguments.n_jobs))
     print(markdown(table))
-    (RESULTS / "verdict-summary.md").write_text(markdown(table) + "\n", encoding="utf-8")
+    text = f"**What the verdict of `compare` says** where the answer is known.\n\n{markdown(table)}\n"
+    (RESULTS / "verdict-summary.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
