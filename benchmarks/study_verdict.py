@@ -128,7 +128,9 @@ def main():
     arguments = parser.parse_args()
     table = count(run(arguments.seeds, RESULTS / "verdict.csv", arguments.n_jobs))
     print(markdown(table))
-    text = f"**What the verdict of `compare` says** where the answer is known.\n\n{markdown(table)}\n"
+    text = (
+        f"**What the verdict of `compare` says** where the answer is known.\n\n{markdown(table)}\n"
+    )
     (RESULTS / "verdict-summary.md").write_text(text, encoding="utf-8")
 
 
