@@ -1,13 +1,11 @@
 """Tables and files that the tests of the readers share."""
 
 import io
-from pathlib import Path
 
 import numpy as np
 
 from suquan.io import Table
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 WRITABLE = ["csv", "csv.gz", "tsv", "tsv.gz", "txt", "gct", "gct.gz", "parquet", "h5ad", "npz"]
 BOTH_WAYS = ("csv", "tsv", "txt", "parquet")  # kinds in which samples may lie in rows or in columns
 

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
+from data_files import data_file
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from io_tables import BOTH_WAYS, DATA, WRITABLE, assert_same, series_matrix, small_table
+from io_tables import BOTH_WAYS, WRITABLE, assert_same, series_matrix, small_table
 
 from suquan.io import Table, TableError, TableWriter, iter_row_blocks, read_table, write_table
 
@@ -107,10 +108,9 @@ def test_any_name_and_any_number_survive_in_h5ad(tmp_path, table):
     assert_same(read_table(tmp_path / "table.h5ad"), table)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the real data are not on this machine")
 @pytest.mark.parametrize("suffix", WRITABLE)
 def test_a_real_table_survives(tmp_path, suffix):
-    table = read_table(DATA / "breast_gse7390_76.npz")
+    table = read_table(data_file("breast_gse7390_76.npz"))
     assert table.values.shape == (198, 76)
     write_table(table, tmp_path / f"table.{suffix}")
     got = read_table(tmp_path / f"table.{suffix}", label_columns=list(table.labels))

@@ -8,9 +8,10 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from data_files import data_file
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from io_tables import DATA, series_matrix, small_table
+from io_tables import series_matrix, small_table
 
 from suquan.io import Table, TableError, iter_row_blocks, read_labels, read_table, write_table
 
@@ -132,9 +133,7 @@ def own_table(orientation):
 
 
 def real_table(orientation):
-    if not DATA.exists():
-        pytest.skip("the real data are not on this machine")
-    table = read_table(DATA / "breast_vdx150.npz")
+    table = read_table(data_file("breast_vdx150.npz"))
     keep = (slice(12), slice(9))
     return Table(
         table.values[keep], table.sample_names[:12], table.feature_names[:9], {}, orientation

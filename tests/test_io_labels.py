@@ -1,9 +1,8 @@
 """Label files, matching by sample name, survival labels."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from data_files import data_file
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +15,6 @@ from suquan.io import (
     select_numbers,
     survival_labels,
 )
-
-CLINICAL = Path(__file__).parents[2] / "shared" / "data" / "clinical_breast_cohorts.csv"
 
 
 def write(tmp_path, text, name="labels.csv"):
@@ -167,9 +164,8 @@ def test_impossible_survival_data_are_refused(time, event, horizon, said):
         survival_labels(time, event, horizon)
 
 
-@pytest.mark.skipif(not CLINICAL.exists(), reason="the clinical tables are not on this machine")
 def test_the_papers_labels_of_gse2034():
-    clinical = read_labels(CLINICAL)
+    clinical = read_labels(data_file("clinical_breast_cohorts.csv"))
     gse2034 = clinical.sample_names[clinical.columns["series"] == "VDX"]
     time = select_numbers(clinical, "t.dmfs", sample_names=gse2034)
     event = select_numbers(clinical, "e.dmfs", sample_names=gse2034)

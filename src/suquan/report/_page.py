@@ -5,15 +5,15 @@ Every text is escaped here, once, when it is written. Nothing but `Figure.svg` i
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from suquan._files import replace_file
 
 # No script, no connection, no plug-in: whatever a page holds, a browser that reads it loads nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -189,18 +189,7 @@ def write_page(path: Any, title: str, sections: Sequence[Section], **parts: str)
     path = Path(path)
     page = render_page(title, sections, **parts).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(page)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # as any other new file, not private as temporary ones
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return path
+    return replace_file(path, lambda file: file.write(page))
 
 
 def _paragraph(text: Any, kind: str = "") -> str:
