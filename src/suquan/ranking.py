@@ -342,6 +342,16 @@ class SampleOperator:
         """Σ_i c_i T_iᵀ w, of shape (n_features,), without the single terms."""
         return self._sum(operators.sum_adjoint_rows, c, w)
 
+    def sum_matrix(self, c: np.ndarray) -> np.ndarray:
+        """Σ_i c_i T_i, of shape (n_features, n_features), for samples without missing values."""
+        if np.any(self.n_observed < self.n_features):
+            raise ValueError("the matrix is formed for complete samples only.")
+        flag, mask = code_masks(self.codes.dtype)
+        steps = np.zeros((self.n_features, self.n_features))
+        c = np.ascontiguousarray(c, dtype=np.float64)
+        operators.sum_operator_rows(c, self.codes, flag, mask, TIES[self.ties], steps)
+        return np.cumsum(steps, axis=1, out=steps)
+
     def _sum(self, sum_rows: Any, c: np.ndarray, vector: np.ndarray) -> np.ndarray:
         c = np.ascontiguousarray(c, dtype=np.float64)
         vector = np.ascontiguousarray(vector, dtype=np.float64)

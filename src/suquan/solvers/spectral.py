@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import linalg
@@ -13,6 +14,8 @@ from suquan.targets import knot_positions
 
 # Up to this many nodes the matrix is formed: a dense decomposition is then the faster one.
 _DENSE_NODES = 256
+# Up to this size Σ c_i T_i is formed in one pass over the samples, and products no longer touch them.
+_MATRIX_BYTES = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ def spectral_target(problem: JointProblem) -> SpectralTarget:
     """Target that best separates the mean permutation matrices of two classes.
 
     M = Σ_i (y_i s_i / Σ_class s) T_i B, with g of sum 0; g is its first right singular vector with sign such
-    that Σ_j (j − (K − 1)/2) g_j ≥ 0. M is never formed for many nodes: its products are gathers and scatters.
+    that Σ_j (j − (K − 1)/2) g_j ≥ 0. For many features M is never formed: its products are gathers and
+    scatters.
     """
     y, s = problem.y, problem.s
     c = np.where(y > 0, s / s[y > 0].sum(), -s / s[y < 0].sum())
@@ -63,14 +67,20 @@ def _products(problem: JointProblem, c: np.ndarray):
     operator, n_nodes = problem.operator, problem.n_knots
     node, part, _ = knot_positions(operator.n_features, n_nodes)
     counter = [0]
+    n_features = operator.n_features
+    if 8 * n_features**2 <= _MATRIX_BYTES and np.all(operator.n_observed == n_features):
+        T = operator.sum_matrix(c)
+        sum_apply, sum_adjoint = T.__matmul__, T.T.__matmul__
+    else:
+        sum_apply, sum_adjoint = partial(operator.sum_apply, c), partial(operator.sum_adjoint, c)
 
     def forward(g):
         counter[0] += 1
         g = np.ravel(g)
-        return operator.sum_apply(c, problem.expand(g - g.mean()))
+        return sum_apply(problem.expand(g - g.mean()))
 
     def backward(w):
-        row = operator.sum_adjoint(c, np.ravel(w))
+        row = sum_adjoint(np.ravel(w))
         if n_nodes != operator.n_features:
             upper = np.minimum(node + 1, n_nodes - 1)
             row = np.bincount(node, (1.0 - part) * row, n_nodes) + np.bincount(
