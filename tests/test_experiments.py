@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -247,6 +248,16 @@ def test_missing_data_are_told(tmp_path, monkeypatch):
     result = run("expression", "--data", tmp_path, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "no data set 'plain'" in result.stderr
+
+
+def test_the_wheel_has_all_of_the_experiments():
+    root = Path(__file__).parents[1]
+    with open(root / "pyproject.toml", "rb") as file:
+        targets = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]
+    taken = set(targets["wheel"]["force-include"])
+    there = {f"experiments/{path.name}" for path in (root / "experiments").glob("*.py")}
+    there |= {f"experiments/{name}" for name in load_experiments().NAMES}
+    assert taken == there
 
 
 def test_experiments_use_the_public_interface_alone():

@@ -10,11 +10,12 @@ from suquan.report import Section, Table, Verdict
 
 from ..figures import for_report
 from ..tables import Row, distinct, read_rows, where
-from .paper import P_VALUES
+from .paper import METHODS, P_VALUES
 from .plot import plot_gains, plot_targets
 from .run import DEFAULT
-from .table import AVERAGE
+from .table import AVERAGE, ORDER
 
+OTHERS = tuple(name for name in ORDER if name not in METHODS)
 SINGLE_FIXED = ("raw", "rma", "cauchy", "exponential", "uniform", "normal", "median")
 
 
@@ -31,8 +32,9 @@ def sections(settings: Any, folder: Path) -> list[Section]:
                 "cohorts are other patients: its numbers can be compared in their order, not one by one."
             ],
             tables=[
-                _wide("Here", table),
-                _wide("In the paper", read_rows(folder / "table2_paper.csv")),
+                _wide("Here, the paper's methods", table, METHODS),
+                _wide("Here, the other methods", table, OTHERS),
+                _wide("In the paper", read_rows(folder / "table2_paper.csv"), METHODS),
             ],
         ),
         Section(
@@ -123,12 +125,16 @@ def _answer(table: list[Row], tests: list[Row], gains: list[Row]) -> Section:
     )
 
 
+def _p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def _yes(holds: bool) -> str:
     return "yes" if holds else "no"
 
 
-def _wide(caption: str, rows: list[Row]) -> Table:
-    columns = list(rows[0])
+def _wide(caption: str, rows: list[Row], methods: tuple[str, ...]) -> Table:
+    columns = ["dataset", *(name for name in methods if name in rows[0])]
     cells = [
         [row["dataset"], *("–" if math.isnan(row[c]) else f"{row[c]:.2f}" for c in columns[1:])]
         for row in rows
@@ -150,7 +156,7 @@ def _test_table(tests: list[Row], method: str) -> Table:
             row["against"],
             f"{row['mean_difference']:+.2f}",
             f"{row['better_on']} of {row['datasets']}",
-            *(f"{row[key]:.3f}" for key in ("corrected", "wilcoxon_datasets", "wilcoxon_folds")),
+            *(_p_value(row[key]) for key in ("corrected", "wilcoxon_datasets", "wilcoxon_folds")),
         ]
         for row in where(tests, method=method)
     ]

@@ -35,7 +35,7 @@ class Settings:
     n_test: int = 1000
     n_samples: tuple[int, ...] = (100, 200, 500, 1000, 2000)
     seeds: int = 5
-    seeds_below: int = 3
+    seeds_below: int = 2
     corruptions: tuple[str, ...] = ("cauchy", "exponential", "uniform", "bimodal")
     inner_folds: int = 3
     inner_repeats: int = 5
@@ -43,9 +43,9 @@ class Settings:
     smoothnesses: tuple[float, ...] = tuple(10.0**k for k in range(5))
     n_alphas: int = 7
     n_smoothnesses: int = 5
-    start_seeds: int = 2
+    start_seeds: int = 1
     round_samples: tuple[int, ...] = (500, 2000)
-    round_seeds: int = 2
+    round_seeds: int = 1
     max_rounds: int = 8
 
 
