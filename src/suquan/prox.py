@@ -287,6 +287,9 @@ class SmoothNondecreasingProx:
             if inside or abs(rms - theta) <= tol or high - low <= _ROOT_TOL * high:
                 g = kernels.expand(self._n_blocks, scaled.mean, self._work)
                 return np.divide(g, theta if inside else max(_rms(g), theta), out=g)
+            if rms == 0.0:  # one block of mean 0, as at every smaller θ: the ball does not matter
+                theta = scaled.scale
+                continue
             before = self._slope(theta, rms, kappa, scaled, before)
             theta = max(theta - (before.h - 1.0) / before.slope, scaled.scale)
             if not low < theta < high:
