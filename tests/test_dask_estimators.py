@@ -448,6 +448,7 @@ def main():
         print(*client.run(os.getpid).values(), flush=True)
         while True:
             SuquanClassifier().fit(da.from_array(X, chunks=(50, 20)), y)
+            print("fitted", flush=True)
 
 
 if __name__ == "__main__":
@@ -463,7 +464,8 @@ def test_interrupt_leaves_no_worker_behind(tmp_path):
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         workers = [int(pid) for pid in process.stdout.readline().split()]
-        time.sleep(3)
+        assert process.stdout.readline() == "fitted\n"
+        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         _, messages = process.communicate(timeout=60)
     assert len(workers) == 2
