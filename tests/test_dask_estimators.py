@@ -17,6 +17,8 @@ from suquan import (
     SuquanClassifierCV,
     SuquanRegressor,
     checkpoint_fit,
+    load_model,
+    save_model,
 )
 
 da = pytest.importorskip("dask.array")
@@ -180,6 +182,21 @@ def test_supervised_normalizer_on_blocks(task):
     result = there.transform(in_odd_blocks(X))
     assert isinstance(result, da.Array)
     np.testing.assert_allclose(result.compute(), here.transform(X), atol=1e-6)
+
+
+def test_tables_as_output_are_refused():
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "fixed").set_output(transform="pandas").fit(X, y)
+    with pytest.raises(ValueError, match="set_output"):
+        model.transform(in_odd_blocks(X))
+
+
+def test_model_fitted_on_blocks_is_saved_and_fitted_anew(tmp_path):
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "fixed").fit(in_odd_blocks(X), y)
+    loaded = load_model(save_model(model, tmp_path / "model.suquan"))
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert not hasattr(model.fit(X, y), "n_passes_")
 
 
 def test_samples_that_are_all_constant():
