@@ -27,6 +27,7 @@ from suquan.solvers.linear import RidgeDesign
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
 COVARIANCE_FEATURES = 4096  # largest covariance that preconditions: 134 MB; its diagonal beyond
 _CG_LIMIT = 60
+_COVARIANCE_ROWS = 4096
 _FAR = 30.0  # means, in units of the spread, from which columns are centred before products
 _LOOSE = 1e-4  # accuracy of the fit to all samples that fold models start from
 
@@ -151,7 +152,11 @@ def column_moments(block: RankedBlock, request: DesignRequest) -> Arrays:
 def covariance(block: RankedBlock, request: DesignRequest, n_samples: int) -> Arrays:
     """Part of the covariance of the columns, bordered by the intercept."""
     products = request.products(block)
-    return [products.covariance(np.full(len(block.y), 1.0 / n_samples))]
+    A, total = products.A, np.zeros((block.operator.n_features + 1,) * 2)
+    for start in range(0, len(A), _COVARIANCE_ROWS):  # what is copied to float64 stays small
+        products.A = A[start : start + _COVARIANCE_ROWS]
+        total += products.covariance(np.full(len(products.A), 1.0 / n_samples))
+    return [total]
 
 
 def evaluate(block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray) -> Arrays:
