@@ -102,6 +102,16 @@ def test_ties_and_missing_values_on_blocks(ties, missing):
     assert_same_fit(make_model("logistic", "crossfit", ties=ties, missing=missing), X, y)
 
 
+@pytest.mark.parametrize("missing", ["error", "ignore"])
+def test_svd_takes_one_pass_for_its_matrix(missing):
+    X, y = make_task("logistic", 300, 12)
+    if missing == "ignore":
+        X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    model = make_model("logistic", "svd", missing=missing)
+    passes = assert_same_fit(model, X, y).n_passes_
+    assert passes < 40
+
+
 @pytest.mark.parametrize("init", ["normal", "mean", "median", np.arange(5.0) ** 2])
 def test_starts_on_blocks(init):
     X, y = make_task("logistic", 60, 12)

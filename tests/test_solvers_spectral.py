@@ -46,13 +46,28 @@ def test_products_without_the_matrix_give_the_same_target(monkeypatch):
     _, problem = make_problem(60, 120, ties="average")
     dense = spectral_target(problem)
     monkeypatch.setattr(spectral, "_DENSE_NODES", 0)
+    monkeypatch.setattr(spectral, "_MATRIX_BYTES", 0)
     free = spectral_target(problem)
     np.testing.assert_allclose(free.singular_values, dense.singular_values, rtol=1e-8)
     np.testing.assert_allclose(free.g, dense.g, atol=1e-5)
 
 
+@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+def test_products_over_the_samples_equal_those_of_the_matrix(ties, monkeypatch):
+    _, problem = make_problem(20, 90, 17, ties=ties)
+    rng = np.random.default_rng(0)
+    c, g, w = rng.standard_normal(20), rng.standard_normal(17), rng.standard_normal(90)
+    formed = spectral._products(problem, c)
+    monkeypatch.setattr(spectral, "_MATRIX_BYTES", 0)
+    free = spectral._products(problem, c)
+    np.testing.assert_allclose(formed[0](g), free[0](g), atol=1e-12)
+    np.testing.assert_allclose(formed[1](w), free[1](w), atol=1e-12)
+
+
 @pytest.mark.parametrize(("n_features", "n_knots"), [(1500, None), (900, 300)])
-def test_residual_is_small_without_the_matrix(n_features, n_knots):
+@pytest.mark.parametrize("matrix_bytes", [0, 1 << 27])
+def test_residual_is_small_without_the_matrix(n_features, n_knots, matrix_bytes, monkeypatch):
+    monkeypatch.setattr(spectral, "_MATRIX_BYTES", matrix_bytes)
     _, problem = make_problem(50, n_features, n_knots)
     found = spectral_target(problem)
     y, s = problem.y, problem.s

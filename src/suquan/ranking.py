@@ -233,6 +233,11 @@ class SampleOperator:
         return self.codes.shape[1]
 
     @property
+    def is_complete(self) -> bool:
+        """Whether no value is missing."""
+        return bool(np.all(self.n_observed == self.n_features))
+
+    @property
     def is_constant(self) -> bool:
         """Whether no sample has two different values: then there is nothing to rank."""
         flag, _ = code_masks(self.codes.dtype)
@@ -347,6 +352,16 @@ class SampleOperator:
     def sum_adjoint(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_iᵀ w, of shape (n_features,), without the single terms."""
         return self._sum(operators.sum_adjoint_rows, c, w)
+
+    def sum_matrix(self, c: np.ndarray) -> np.ndarray:
+        """Σ_i c_i T_i, of shape (n_features, n_features), for samples without missing values."""
+        if not self.is_complete:
+            raise ValueError("the matrix is formed for complete samples only.")
+        flag, mask = code_masks(self.codes.dtype)
+        steps = np.zeros((self.n_features, self.n_features))
+        c = np.ascontiguousarray(c, dtype=np.float64)
+        operators.sum_operator_rows(c, self.codes, flag, mask, TIES[self.ties], steps)
+        return np.cumsum(steps, axis=1, out=steps)
 
     def _sum(self, sum_rows: Any, c: np.ndarray, vector: np.ndarray) -> np.ndarray:
         c = np.ascontiguousarray(c, dtype=np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,14 @@ def sum_adjoint(block: RankedBlock, contrast: np.ndarray, w: np.ndarray) -> list
     return [block.operator.sum_adjoint(_contrast(block, contrast), w)]
 
 
-def count_ordered(block: RankedBlock) -> list[np.ndarray]:
-    """1 where some sample of the block has two different values."""
-    return [np.array(0 if block.operator.is_constant else 1)]
+def sum_matrix(block: RankedBlock, contrast: np.ndarray) -> list[np.ndarray]:
+    """Part of the matrix Σ_i c_i T_i."""
+    return [block.operator.sum_matrix(_contrast(block, contrast))]
+
+
+def describe(block: RankedBlock) -> list[np.ndarray]:
+    """Whether some sample of the block has two different values, and whether one has a missing value."""
+    return [np.array([not block.operator.is_constant, not block.operator.is_complete], np.int64)]
 
 
 def _contrast(block: RankedBlock, totals: np.ndarray) -> np.ndarray:
@@ -42,10 +48,24 @@ class BlockOperator:
         self.blocks = blocks
         self.n_samples, self.n_features = blocks.n_samples, blocks.n_features
 
+    @cached_property
+    def _counts(self) -> np.ndarray:
+        """Numbers of blocks with an ordered, and with an incomplete sample; one pass."""
+        return self.blocks.sum(describe)[0]
+
     @property
     def is_constant(self) -> bool:
         """Whether no sample has two different values."""
-        return not int(self.blocks.sum(count_ordered)[0])
+        return not self._counts[0]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no value is missing."""
+        return not self._counts[1]
+
+    def sum_matrix(self, c: np.ndarray) -> np.ndarray:
+        """Σ_i c_i T_i, in one pass."""
+        return self.blocks.sum(sum_matrix, c)[0]
 
     def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i f, in one pass, for the contrast c of :meth:`BlockedProblem.class_contrast`."""

@@ -429,6 +429,33 @@ def sum_adjoint_rows(c, w, codes, flag, mask, n_observed, has_ties, rule, total)
 
 
 @kernel
+def sum_operator_rows(c, codes, flag, mask, rule, steps):
+    """Add the steps along each row of Σ_i c_i T_i to `steps`; its sums along the rows are the matrix.
+
+    For complete samples. An entry that reads the mean of f over the places a … e − 1 is a row that is constant
+    there: one step up at a and one down at e, however long the block.
+    """
+    n_features = codes.shape[1]
+    for i in range(codes.shape[0]):
+        code = codes[i]
+        start = 0
+        while start < n_features:
+            end = start + 1
+            if rule != FIRST:
+                end = block_end(code, flag, start, n_features)
+            low, high = start, end
+            if rule == MEAN_RANK:  # the one or two places in the middle
+                low, high = (start + end - 1) // 2, (start + end) // 2 + 1
+            value = c[i] / (high - low)
+            for r in range(start, end):
+                j = code[r] & mask
+                steps[j, low] += value
+                if high < n_features:
+                    steps[j, high] -= value
+            start = end
+
+
+@kernel
 def has_nan(values):
     """Whether any of the values is NaN: the quantiles between −∞ and +∞ are."""
     return np.any(np.isnan(values))

@@ -248,6 +248,60 @@ def normalize(
         )
 
 
+@app.command(epilog=EPILOG, short_help="Run an experiment of the SUQUAN paper.")
+def reproduce(
+    experiment: Annotated[
+        Literal["simulated", "cifar10", "expression"],
+        typer.Argument(metavar="EXPERIMENT", help="simulated, cifar10 or expression."),
+    ],
+    protocol: Annotated[
+        Literal["quick", "paper"],
+        typer.Option(help="quick: for a laptop; paper: as the paper did, hours or more."),
+    ] = "quick",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder of the results; else EXPERIMENT-PROTOCOL."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder with the data; else SUQUAN_DATA names it."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on in a folder that was begun before.")
+    ] = False,
+    stage: Annotated[
+        Literal["all", "run", "table", "plot"],
+        typer.Option(help="One stage alone, from what the stages before it have written."),
+    ] = "all",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Another value for a setting of the protocol, as JSON; may be repeated.",
+        ),
+    ] = None,
+    n_jobs: NJobs = -1,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment of the SUQUAN paper: tables, figures, and the paper's numbers beside ours."""
+    with running("reproduce", quiet=quiet, as_json=as_json) as output:
+        from suquan.cli._reproduce import run_reproduce
+
+        run_reproduce(
+            experiment,
+            output,
+            protocol=protocol,
+            folder=out,
+            data=data,
+            resume=resume,
+            stage=stage,
+            changes=changes or (),
+            n_jobs=n_jobs,
+        )
+
+
 @app.command(epilog=EPILOG, short_help="Learn a target and a model, and save them.")
 def fit(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="Samples and features.")],

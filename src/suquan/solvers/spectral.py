@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from suquan.targets import knot_positions
 
 # Up to this many nodes the matrix is formed: a dense decomposition is then the faster one.
 _DENSE_NODES = 256
+# Up to this size Σ c_i T_i is formed in one pass over the samples, and products no longer touch them.
+_MATRIX_BYTES = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,19 @@ def spectral_target(problem: JointProblem) -> SpectralTarget:
     """Target that best separates the mean permutation matrices of two classes.
 
     M = Σ_i (y_i s_i / Σ_class s) T_i B, with g of sum 0; g is its first right singular vector with sign such
-    that Σ_j (j − (K − 1)/2) g_j ≥ 0. M is never formed for many nodes: its products are gathers and scatters.
+    that Σ_j (j − (K − 1)/2) g_j ≥ 0. For many features M is never formed: its products are gathers and
+    scatters.
     """
     c = problem.class_contrast()
     n_nodes = problem.n_knots
-    forward, backward, counter = _products(problem, c)
+    T = _operator_matrix(problem, c)
+    forward, backward, counter = _products_with(problem, c, T)
     if n_nodes <= _DENSE_NODES:
-        targets = np.eye(n_nodes) - 1.0 / n_nodes
-        M = problem.sums_of_samples(c, targets)
-        counter[0] += n_nodes
+        if T is None:
+            M = problem.sums_of_samples(c, np.eye(n_nodes) - 1.0 / n_nodes)
+        else:
+            M = np.column_stack([forward(e) for e in np.eye(n_nodes)])
+        counter[0] = n_nodes
         _, values, Vt = linalg.svd(M, full_matrices=False)
         values, g = values[:2], Vt[0]
     else:
@@ -60,19 +67,36 @@ def spectral_target(problem: JointProblem) -> SpectralTarget:
     return SpectralTarget(g, values, max(counter))
 
 
+def _operator_matrix(problem: JointProblem, c: Any) -> np.ndarray | None:
+    """Σ c_i T_i where it is small and can be formed, else None."""
+    operator = problem.operator
+    if 8 * operator.n_features**2 <= _MATRIX_BYTES and operator.is_complete:
+        return operator.sum_matrix(c)
+    return None
+
+
 def _products(problem: JointProblem, c: Any):
     """Products with M and Mᵀ, and a list that counts them."""
+    return _products_with(problem, c, _operator_matrix(problem, c))
+
+
+def _products_with(problem: JointProblem, c: Any, T: np.ndarray | None):
+    """The same by way of the matrix T of :func:`_operator_matrix`, where there is one."""
     operator, n_nodes = problem.operator, problem.n_knots
     node, part, _ = knot_positions(operator.n_features, n_nodes)
     counter = [0]
+    if T is not None:
+        sum_apply, sum_adjoint = T.__matmul__, T.T.__matmul__
+    else:
+        sum_apply, sum_adjoint = partial(operator.sum_apply, c), partial(operator.sum_adjoint, c)
 
     def forward(g):
         counter[0] += 1
         g = np.ravel(g)
-        return operator.sum_apply(c, problem.expand(g - g.mean()))
+        return sum_apply(problem.expand(g - g.mean()))
 
     def backward(w):
-        row = operator.sum_adjoint(c, np.ravel(w))
+        row = sum_adjoint(np.ravel(w))
         if n_nodes != operator.n_features:
             upper = np.minimum(node + 1, n_nodes - 1)
             row = np.bincount(node, (1.0 - part) * row, n_nodes) + np.bincount(

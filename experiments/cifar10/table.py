@@ -1,0 +1,84 @@
+"""Tables of the CIFAR-10 experiment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tables import Row, column, distinct, grouped, mean_of, std_of, where
+
+FIXED = ("median", "uniform", "normal", "exponential", "cauchy")
+
+
+def tables(settings: Any, parts: dict[str, Any]) -> dict[str, list[Row]]:
+    """Scores of all pairs, their summary, wins of bnd, the smaller studies, and the picture's numbers."""
+    scores = _rows(parts, "pair")
+    result = {
+        "scores": scores,
+        "summary": summary(scores),
+        "wins": wins(scores),
+    }
+    for kind, keys in (("ties", ["method", "ties"]), ("spav", ["smoothness"])):
+        rows = _rows(parts, kind)
+        if rows:
+            result[kind] = rows
+            result[f"{kind}_summary"] = grouped(rows, keys, auc=mean_of("score"), pairs=len)
+    pictures = [part for name, part in parts.items() if name.startswith("picture")]
+    if pictures:
+        result["picture"], result["picture_targets"] = _picture_rows(pictures[0])
+    return result
+
+
+def _rows(parts: dict[str, Any], kind: str) -> list[Row]:
+    return [row for name, part in parts.items() if name.startswith(f"{kind}-") for row in part]
+
+
+def summary(scores: list[Row]) -> list[Row]:
+    """Mean test AUC of each method over the pairs, the best first."""
+    rows = grouped(
+        scores,
+        ["method"],
+        auc=mean_of("score"),
+        std=std_of("score"),
+        lowest=lambda part: float(column(part, "score").min()),
+        median=lambda part: float(np.median(column(part, "score"))),
+        highest=lambda part: float(column(part, "score").max()),
+        seconds=mean_of("seconds"),
+        pairs=len,
+    )
+    return sorted(rows, key=lambda row: -row["auc"])
+
+
+def wins(scores: list[Row]) -> list[Row]:
+    """On how many pairs each learned target beats each other method."""
+    found = {m: column(where(scores, method=m), "score") for m in distinct(scores, "method")}
+    learned = [name for name in found if name not in (*FIXED, "raw")]
+    return [
+        {
+            "method": method,
+            "against": other,
+            "wins": int(np.sum(found[method] > found[other])),
+            "pairs": len(found[method]),
+            "mean_difference": float(np.mean(found[method] - found[other])),
+        }
+        for method in learned
+        for other in found
+        if other != method
+    ]
+
+
+def _picture_rows(part: Any) -> tuple[list[Row], list[Row]]:
+    """Pixels of the pictures, and their targets, one column per normalisation."""
+    names = list(part["pictures"])
+    pixels = [
+        {"class": part["second"] if k == 0 else part["first"], "pixel": j}
+        | {name: part["pictures"][name][k][j] for name in names}
+        for k in (0, 1)
+        for j in range(len(part["pictures"][names[0]][k]))
+    ]
+    targets = [
+        {"place": j} | {name: part["targets"][name][j] for name in names}
+        for j in range(len(part["targets"][names[0]]))
+    ]
+    return pixels, targets

@@ -1,0 +1,1 @@
+"""Variants of crossfit, chosen on some data sets and confirmed on others."""

@@ -1,0 +1,98 @@
+"""Variants of the default recipe, as estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import RepeatedStratifiedKFold
+
+from suquan import SuquanClassifier, SuquanClassifierCV, make_target_quantiles
+
+
+class ChangedTarget(ClassifierMixin, BaseEstimator):
+    """A target that is learned, then changed, then fixed for a last choice of alpha.
+
+    Parameters
+    ----------
+    learner : SuquanClassifierCV
+    change : {"shrink", "bag"}
+        Half-way to the uniform start; or the mean of the targets of `n_bags` bootstrap samples.
+    n_bags : int, default=8
+    """
+
+    def __init__(self, learner: Any, change: str, n_bags: int = 8) -> None:
+        self.learner = learner
+        self.change = change
+        self.n_bags = n_bags
+
+    def fit(self, X: Any, y: Any) -> ChangedTarget:
+        """Learn the target, change it, and fit the model to it."""
+        chosen = SuquanClassifierCV(**self.learner.get_params(deep=False)).fit(X, y)
+        if self.change == "shrink":
+            f = 0.5 * (
+                _unit(chosen.target_quantiles_)
+                + _unit(make_target_quantiles("uniform", X.shape[1]))
+            )
+        else:
+            f = np.mean(
+                [_unit(self._bag(chosen, X, y, seed)) for seed in range(self.n_bags)], axis=0
+            )
+        self.model_ = SuquanClassifierCV(
+            "fixed", init=f, alphas=chosen.alphas, cv=chosen.cv, random_state=0
+        ).fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def _bag(self, chosen: Any, X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
+        """Target of one bootstrap sample, drawn within the classes; copies of a sample stay in one fold."""
+        rng = np.random.default_rng(seed)
+        weights = np.zeros(len(y))
+        for label in np.unique(y):
+            rows = np.flatnonzero(y == label)
+            np.add.at(weights, rng.choice(rows, len(rows)), 1.0)
+        model = SuquanClassifier(
+            "crossfit",
+            alpha=chosen.alpha_,
+            smoothness=chosen.smoothness_,
+            n_knots=chosen.n_knots,
+            n_repeats=1,
+            random_state=seed,
+        )
+        return model.fit(X, y, sample_weight=weights).target_quantiles_
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores of the last model."""
+        return self.model_.decision_function(X)
+
+
+def _unit(f: np.ndarray) -> np.ndarray:
+    f = f - f.mean()
+    return f / np.sqrt(np.mean(f**2))
+
+
+def make_variants(
+    n_knots: int, inner: RepeatedStratifiedKFold, names: Any = None
+) -> dict[str, Any]:
+    """The default recipe and its variants by name."""
+    common = {"cv": inner, "random_state": 0}
+
+    def crossfit(**changes: Any) -> SuquanClassifierCV:
+        return SuquanClassifierCV(**(common | {"n_knots": n_knots} | changes))
+
+    variants = {
+        "default": crossfit(),
+        "rounds_3": crossfit(max_rounds=3),
+        "partitions_1": crossfit(n_repeats=1),
+        "partitions_10": crossfit(n_repeats=10),
+        "knots_10": crossfit(n_knots=10),
+        "knots_100": crossfit(n_knots=100),
+        "best_score": crossfit(selection="best"),
+        "normal_start": crossfit(init="normal"),
+        "alphas_13": crossfit(alphas=13),
+        "smoothness_8": crossfit(smoothnesses=8),
+        "shrunk": ChangedTarget(crossfit(), "shrink"),
+        "bagged": ChangedTarget(crossfit(), "bag"),
+    }
+    return {name: variants[name] for name in names or variants}

@@ -1,0 +1,235 @@
+"""What the experiments share: settings, parts that are kept as they are done, tables, pictures, report.
+
+Three stages, each of which reads what the one before it has written in the folder of results:
+
+- run: parts of the work, each a JSON file in ``parts/``; what is done is not done again;
+- table: tidy CSV files;
+- plot: figures as SVG and PNG, and ``report.html``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from suquan._files import replace_file
+from suquan._version import __version__
+from suquan.report import Section, write_page
+
+from .tables import Row, write_rows
+
+STAGES = ("run", "table", "plot")
+SETTINGS = "settings.json"
+PARTS = "parts"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A part of the work: its name (a file's), and what the experiment needs to do it."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of the paper.
+
+    Attributes
+    ----------
+    name, title : str
+    protocols : dict of settings
+        Dataclasses, by the name of the protocol.
+    tasks : callable
+        ``tasks(settings, data)``: the parts of the work.
+    run : callable
+        ``run(settings, data, arguments, n_jobs, folder)``: one part, as something JSON can hold. `folder` is
+        for checkpoints of its own.
+    tables : callable
+        ``tables(settings, parts)``: rows of every table by name, from the parts by name.
+    figures : callable
+        ``figures(settings, folder)``: draws; gives (name, matplotlib figure) pairs.
+    sections : callable
+        ``sections(settings, folder)``: sections of the report.
+    parts_in_parallel : bool
+        Whether parts run side by side (else each uses all processes itself).
+    """
+
+    name: str
+    title: str
+    protocols: dict[str, Any]
+    tasks: Callable[[Any, Path | None], list[Task]]
+    run: Callable[..., Any]
+    tables: Callable[[Any, dict[str, Any]], dict[str, list[Row]]]
+    figures: Callable[[Any, Path], Sequence[tuple[str, Any]]]
+    sections: Callable[[Any, Path], list[Section]]
+    parts_in_parallel: bool = True
+
+
+# -- settings ---------------------------------------------------------------------------------------
+
+
+def make_settings(experiment: Experiment, protocol: str, changes: dict[str, Any]) -> Any:
+    """Settings of a protocol with single ones changed."""
+    settings = experiment.protocols[protocol]
+    known = [field.name for field in fields(settings)]
+    for name in changes:
+        if name not in known:
+            raise ValueError(
+                f"{experiment.name} has no setting {name!r}; there are {', '.join(known)}."
+            )
+    return replace(
+        settings, **{name: _like(getattr(settings, name), name, v) for name, v in changes.items()}
+    )
+
+
+def _like(present: Any, name: str, value: Any) -> Any:
+    """A given value in the type of the present one."""
+    if isinstance(present, tuple):
+        if not isinstance(value, list) or not value:
+            raise ValueError(f"{name} takes a list, such as {json.dumps(present)}; got {value!r}.")
+        return tuple(tuple(item) if isinstance(item, list) else item for item in value)
+    if isinstance(present, int) and not isinstance(present, bool) and not isinstance(value, int):
+        raise ValueError(f"{name} takes an integer, such as {present}; got {value!r}.")
+    return value
+
+
+def open_folder(
+    experiment: Experiment, settings: Any, protocol: str, folder: Path, *, resume: bool
+) -> None:
+    """Begin in an empty folder, or go on where the same experiment was begun with the same settings."""
+    record = {
+        "experiment": experiment.name,
+        "protocol": protocol,
+        "settings": json.loads(json.dumps(asdict(settings))),
+        "version": __version__,
+    }
+    path = folder / SETTINGS
+    if path.is_file():
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept.get("experiment") != experiment.name:
+            raise ValueError(
+                f"{folder} holds results of {kept.get('experiment')!r}; give another folder with --out."
+            )
+        different = [
+            name
+            for name, value in record["settings"].items()
+            if kept.get("settings", {}).get(name) != value
+        ]
+        if different:
+            raise ValueError(
+                f"{folder} was begun with other settings ({', '.join(different)}); give another folder with "
+                "--out, or the same protocol and settings."
+            )
+        if not resume:
+            raise ValueError(
+                f"{folder} holds results already; add --resume to go on there, or give another folder "
+                "with --out."
+            )
+        return
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; give a folder with --out.")
+    (folder / PARTS).mkdir(parents=True, exist_ok=True)
+    text = json.dumps(record, indent=1) + "\n"
+    replace_file(path, lambda file: file.write(text.encode()))
+
+
+def read_settings(experiment: Experiment, folder: Path) -> tuple[Any, str]:
+    """Settings and protocol that a folder of results was made with."""
+    path = folder / SETTINGS
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no results; run the stage `run` there first.")
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    if kept.get("experiment") != experiment.name:
+        raise ValueError(f"{folder} holds results of {kept.get('experiment')!r}.")
+    return make_settings(experiment, kept["protocol"], kept["settings"]), kept["protocol"]
+
+
+# -- run --------------------------------------------------------------------------------------------
+
+
+def part_path(folder: Path, task: Task) -> Path:
+    """File of a part."""
+    return folder / PARTS / f"{task.name}.json"
+
+
+def undone(tasks: Sequence[Task], folder: Path) -> list[Task]:
+    """Parts that are still to do."""
+    return [task for task in tasks if not part_path(folder, task).is_file()]
+
+
+def run_task(
+    experiment: Experiment,
+    settings: Any,
+    data: Path | None,
+    folder: Path,
+    task: Task,
+    n_jobs: int,
+) -> str:
+    """Do one part and keep it; its name."""
+    result = experiment.run(settings, data, task.arguments, n_jobs, folder / PARTS / task.name)
+    text = json.dumps(result)
+    (folder / PARTS).mkdir(parents=True, exist_ok=True)
+    replace_file(part_path(folder, task), lambda file: file.write(text.encode()))
+    return task.name
+
+
+# -- table and plot ---------------------------------------------------------------------------------
+
+
+def make_tables(
+    experiment: Experiment, settings: Any, tasks: Sequence[Task], folder: Path
+) -> list[Path]:
+    """Tables from the parts, all of which must be there."""
+    left = undone(tasks, folder)
+    if left:
+        raise ValueError(
+            f"{len(left)} of {len(tasks)} parts in {folder} are not done; run the stage `run` to the end."
+        )
+    parts = {
+        task.name: json.loads(part_path(folder, task).read_text(encoding="utf-8")) for task in tasks
+    }
+    tables = experiment.tables(settings, parts)
+    return [write_rows(folder / f"{name}.csv", rows) for name, rows in tables.items()]
+
+
+def make_figures(experiment: Experiment, settings: Any, folder: Path) -> list[Path]:
+    """Figures from the tables, each as SVG and PNG."""
+    import matplotlib
+
+    written = []
+    look = {"svg.hashsalt": "suquan", "backend": "agg", "axes.spines.top": False}
+    with matplotlib.rc_context(look | {"axes.spines.right": False, "legend.frameon": False}):
+        for name, figure in experiment.figures(settings, folder):
+            for kind, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 120})):
+
+                def write(file: Any, figure=figure, kind=kind, options=options) -> None:
+                    figure.savefig(file, format=kind, **options)
+
+                written.append(replace_file(folder / f"{name}.{kind}", write))
+    return written
+
+
+def make_report(experiment: Experiment, settings: Any, folder: Path, command: str) -> Path:
+    """``report.html`` from the tables."""
+    sections = [
+        *experiment.sections(settings, folder),
+        Section(
+            "Run it again",
+            paragraphs=[
+                "Settings: "
+                + "; ".join(f"{name} = {value}" for name, value in asdict(settings).items())
+            ],
+            code=command,
+        ),
+    ]
+    return write_page(
+        folder / "report.html",
+        experiment.title,
+        sections,
+        subtitle="Le Morvan & Vert (2017), section 6, computed anew",
+        footer=f"suquan {__version__}",
+    )

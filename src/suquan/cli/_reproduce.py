@@ -1,0 +1,166 @@
+"""``suquan reproduce``: the paper's experiments, from the folder ``experiments`` of the project."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import shlex
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from joblib import Parallel, delayed, effective_n_jobs
+
+from suquan._progress import Progress
+from suquan.cli._output import Output
+
+_PACKAGE = "suquan.experiments"
+
+
+def load_experiments() -> ModuleType:
+    """The package ``experiments``: part of the wheel, and beside ``src`` in a clone."""
+    if _PACKAGE in sys.modules:
+        return sys.modules[_PACKAGE]
+    beside = Path(__file__).parents[3] / "experiments" / "__init__.py"
+    try:
+        return importlib.import_module(_PACKAGE)
+    except ModuleNotFoundError:
+        if not beside.is_file():
+            raise ValueError(
+                "this installation has no experiments; install suquan from a wheel or from a clone."
+            ) from None
+    spec = importlib.util.spec_from_file_location(
+        _PACKAGE, beside, submodule_search_locations=[str(beside.parent)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[_PACKAGE] = package
+    spec.loader.exec_module(package)
+    return package
+
+
+def run_reproduce(
+    name: str,
+    output: Output,
+    *,
+    protocol: str,
+    folder: Path | None,
+    data: Path | None,
+    resume: bool,
+    stage: str,
+    changes: Sequence[str],
+    n_jobs: int,
+) -> None:
+    """Run the stages of one experiment: parts, tables, figures and report."""
+    experiments = load_experiments()
+    stages = importlib.import_module(f"{_PACKAGE}.stages")
+    experiment = experiments.load(name)
+    folder = Path(f"{name}-{protocol}") if folder is None else folder
+    if data is not None and not data.exists():
+        raise ValueError(f"{data} does not exist; give the folder with the data with --data.")
+    if stage in ("all", "run"):
+        settings = stages.make_settings(experiment, protocol, _parsed(changes))
+        tasks = experiment.tasks(settings, data)
+        stages.open_folder(experiment, settings, protocol, folder, resume=resume)
+        left = stages.undone(tasks, folder)
+        output.say(
+            f"{name}, protocol {protocol}: {len(left)} of {len(tasks)} parts to do, kept in {folder}"
+        )
+        _run(experiment, protocol, settings, data, folder, left, n_jobs, output)
+    else:
+        settings, protocol = stages.read_settings(experiment, folder)
+        tasks = experiment.tasks(settings, data)
+    if stage in ("all", "table"):
+        paths = stages.make_tables(experiment, settings, tasks, folder)
+        output.keep(tables=[str(path) for path in paths])
+        output.say(f"tables: {', '.join(path.name for path in paths)} in {folder}")
+    if stage in ("all", "plot"):
+        figures = stages.make_figures(experiment, settings, folder)
+        changed = [
+            f"--set {key}={shlex.quote(json.dumps(value))}"
+            for key, value in asdict(settings).items()
+            if value != getattr(experiment.protocols[protocol], key)
+        ]
+        command = " ".join(["suquan reproduce", name, "--protocol", protocol, *changed])
+        report = stages.make_report(experiment, settings, folder, command)
+        output.keep(figures=[str(path) for path in figures], report=str(report))
+        output.say(f"figures: {', '.join(path.name for path in figures)}")
+        output.say(f"report: {report}", strong=True)
+    output.keep(experiment=name, protocol=protocol, folder=str(folder))
+
+
+def _parsed(changes: Sequence[str]) -> dict[str, Any]:
+    """Settings given as NAME=VALUE, values as JSON or plain words."""
+    settings = {}
+    for change in changes:
+        name, equals, text = change.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes NAME=VALUE, such as seeds=3; got {change!r}.")
+        try:
+            settings[name.strip()] = json.loads(text)
+        except json.JSONDecodeError:
+            settings[name.strip()] = text
+    return settings
+
+
+def _run(
+    experiment: Any,
+    protocol: str,
+    settings: Any,
+    data: Path | None,
+    folder: Path,
+    tasks: Sequence[Any],
+    n_jobs: int,
+    output: Output,
+) -> None:
+    """Do the parts; those that are done stay when the work is interrupted."""
+    jobs = effective_n_jobs(n_jobs)
+    outside, inside = (jobs, 1) if experiment.parts_in_parallel else (1, jobs)
+    done = 0
+    try:
+        with Progress(len(tasks), output.shows_progress) as progress:
+            work = Parallel(n_jobs=outside, return_as="generator_unordered", pre_dispatch="n_jobs")
+            plain = json.loads(json.dumps(asdict(settings)))
+            for finished in work(
+                delayed(run_part)(
+                    experiment.name, protocol, plain, data, folder, asdict(task), inside
+                )
+                for task in tasks
+            ):
+                done += 1
+                progress.advance(finished)
+    except KeyboardInterrupt:
+        output.say(
+            f"{done} of {len(tasks)} parts were done now and are kept; --resume goes on there"
+        )
+        raise
+
+
+def run_part(
+    name: str,
+    protocol: str,
+    settings: dict[str, Any],
+    data: Path | None,
+    folder: Path,
+    task: dict[str, Any],
+    n_jobs: int,
+) -> str:
+    """Do one part, in any process; what comes in is plain, because a process loads the experiments here."""
+    experiment = load_experiments().load(name)
+    stages = importlib.import_module(f"{_PACKAGE}.stages")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of single fits; the grids reach far on purpose
+        return stages.run_task(
+            experiment,
+            stages.make_settings(experiment, protocol, settings),
+            data,
+            folder,
+            stages.Task(**task),
+            n_jobs,
+        )

@@ -1,0 +1,271 @@
+"""The paper's experiments on tiny settings, through the command line."""
+
+import csv
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from suquan.cli._app import app
+from suquan.cli._reproduce import load_experiments
+from suquan.datasets import make_corrupted_classification
+
+TINY = {
+    "simulated": {
+        "n_features": 30,
+        "n_test": 40,
+        "n_samples": [40, 60],
+        "corruptions": ["cauchy", "uniform"],
+        "seeds": 1,
+        "seeds_below": 1,
+        "inner_repeats": 1,
+        "alphas": [0.01, 1.0],
+        "smoothnesses": [1.0],
+        "n_alphas": 2,
+        "n_smoothnesses": 2,
+        "start_seeds": 1,
+        "round_samples": [40],
+        "round_seeds": 1,
+        "max_rounds": 2,
+    },
+    "cifar10": {
+        "classes": 3,
+        "n_train": 30,
+        "n_test": 10,
+        "small_pairs": 1,
+        "n_knots": 8,
+        "paper_alphas": [0.1, 1.0],
+        "alphas": [0.1, 1.0],
+        "rounds": 2,
+        "spav_smoothnesses": [0.0, 1.0],
+    },
+    "expression": {
+        "datasets": ["plain", "probes", "table"],
+        "outer_repeats": 1,
+        "inner_repeats": 1,
+        "n_knots": 8,
+        "alphas": [0.0001, 0.01],
+        "smoothnesses": [0.0, 0.001],
+    },
+}
+
+
+def options(name, **changes):
+    settings = TINY[name] | changes
+    given = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    return [part for one in given for part in ("--set", one)]
+
+
+def run(name, *arguments, **changes):
+    given = [str(argument) for argument in arguments]
+    return CliRunner().invoke(
+        app, ["reproduce", name, *given, *options(name, **changes), "--n-jobs", "1"]
+    )
+
+
+def rows(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with ten grey classes, two expression sets, and a table."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(10), 40)
+    # 50,000 training pictures are told from test pictures by their place.
+    pictures = {
+        "X_train": np.zeros((50_000, 1024), np.uint8),
+        "y_train": np.full(50_000, 9),
+        "X_test": rng.integers(0, 256, (10_000, 1024), dtype=np.uint8),
+        "y_test": np.arange(10_000) % 10,
+    }
+    shades = rng.integers(0, 200, (10, 1024))
+    pictures["X_train"][:400] = shades[labels] + rng.integers(0, 56, (400, 1024))
+    pictures["y_train"][:400] = labels
+    np.savez_compressed(folder / "cifar10_gray.npz", **pictures)
+    X, y = make_corrupted_classification(45, 20, random_state=0)
+    np.savez(folder / "plain.npz", X=X, y=np.r_[y[:-1], -1], n_missing=np.r_[0 * y[:19], 1])
+    pm = np.exp(rng.normal(6, 1, (60, 40)))
+    np.savez(
+        folder / "probes.npz", pm=pm, probeset=np.repeat(np.arange(12), 5), y=np.arange(40) % 2
+    )
+    with open(folder / "table.csv", "w", encoding="utf-8") as file:
+        file.write("sample,label," + ",".join(f"g{j}" for j in range(20)) + "\n")
+        for i in range(45):
+            file.write(f"s{i},{y[i]}," + ",".join(f"{v:.4f}" for v in X[i]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(data, tmp_path_factory):
+    """Folders of finished experiments."""
+    folders = {}
+    for name in TINY:
+        folders[name] = tmp_path_factory.mktemp("results") / name
+        result = run(name, "--data", data, "--out", folders[name])
+        assert result.exit_code == 0, (result.output, result.exception)
+    return folders
+
+
+FILES = {
+    "simulated": ["fits", "curves", "gaps", "rounds", "figure1", "rounds"],
+    "cifar10": ["scores", "summary", "wins", "ties_summary", "spav_summary", "figure2a", "figure2b", "figure3"],
+    "expression": ["folds", "table1", "table2", "table2_paper", "tests", "targets", "figure4"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(TINY))
+def test_an_experiment_ends_with_tables_figures_and_a_report(done, name):
+    there = {path.name for path in done[name].iterdir()}
+    for stem in FILES[name]:
+        if stem.startswith("figure"):
+            assert {f"{stem}.svg", f"{stem}.png"} <= there
+        else:
+            assert f"{stem}.csv" in there
+            assert rows(done[name] / f"{stem}.csv")
+    page = (done[name] / "report.html").read_text(encoding="utf-8")
+    assert "In short" in page
+    assert f"suquan reproduce {name} --protocol quick" in page
+
+
+def test_simulated_compares_with_the_true_data(done):
+    found = rows(done["simulated"] / "gaps.csv")
+    assert all(float(row["gap_to_true"]) == 0 for row in found if row["method"] == "true")
+    fits = rows(done["simulated"] / "fits.csv")
+    methods = {row["method"] for row in fits}
+    assert methods == {
+        "true",
+        "corrupted",
+        "bnd",
+        "spav",
+        "joint",
+        "crossfit",
+        "crossfit_corrupted",
+    }
+    # Methods that see ranks alone have one result under all corruptions.
+    for n in ("40", "60"):
+        assert len({r["auc"] for r in fits if r["method"] == "crossfit" and r["n"] == n}) == 1
+    corrupted = {r["corruption"]: float(r["distance"]) for r in fits if r["method"] == "corrupted"}
+    assert corrupted["cauchy"] > corrupted["uniform"] > 0
+
+
+def test_cifar10_does_every_pair_with_every_method(done):
+    found = rows(done["cifar10"] / "scores.csv")
+    assert len({(row["first"], row["second"]) for row in found}) == 3
+    assert len(found) == 3 * 12
+    assert all(0 <= float(row["score"]) <= 1 for row in found)
+
+
+def test_expression_has_rma_where_probes_are_given(done):
+    table = {row["dataset"]: row for row in rows(done["expression"] / "table2.csv")}
+    assert table["probes"]["rma"]
+    assert not table["plain"]["rma"]
+    counts = {row["dataset"]: row for row in rows(done["expression"] / "table1.csv")}
+    assert counts["plain"]["samples"] == "44"  # one without a label
+    assert counts["plain"]["features"] == "19"  # one with filled values
+    assert counts["table"]["samples"] == "45"
+    paper = {row["dataset"]: row for row in rows(done["expression"] / "table2_paper.csv")}
+    assert paper["Average"]["spav"] == "66.77"
+
+
+def test_average_of_the_papers_table_is_the_mean_of_its_rows():
+    load_experiments()
+    from suquan.experiments.expression.paper import TABLE_2
+
+    values = np.array([row for name, row in TABLE_2.items() if name != "Average"])
+    np.testing.assert_allclose(values.mean(axis=0), TABLE_2["Average"], atol=0.02)
+
+
+def test_a_broken_run_goes_on_where_it_was_and_gives_the_same(done, data, tmp_path):
+    folder = tmp_path / "again"
+    shutil.copytree(done["simulated"], folder)
+    parts = sorted((folder / "parts").glob("*.json"))
+    kept = {path.name: path.stat().st_mtime_ns for path in parts[2:]}
+    expected = (folder / "gaps.csv").read_text()
+    for path in parts[:2]:
+        path.unlink()
+    (folder / "gaps.csv").unlink()
+    result = run("simulated", "--out", folder, "--resume")
+    assert result.exit_code == 0, result.output
+    assert "2 of" in result.output
+    assert (folder / "gaps.csv").read_text() == expected
+    assert all((folder / "parts" / name).stat().st_mtime_ns == at for name, at in kept.items())
+
+
+def test_stages_run_alone(done, tmp_path):
+    folder = tmp_path / "stages"
+    shutil.copytree(done["cifar10"], folder)
+    for path in folder.glob("*.*"):
+        if path.name != "settings.json":
+            path.unlink()
+    for stage in ("table", "plot"):
+        result = CliRunner().invoke(
+            app, ["reproduce", "cifar10", "--stage", stage, "--out", str(folder)]
+        )
+        assert result.exit_code == 0, result.output
+    assert (folder / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "message"),
+    [
+        (["--set", "nothing=1"], {}, "no setting 'nothing'"),
+        (["--set", "seeds"], {}, "NAME=VALUE"),
+        (["--set", "seeds=many"], {}, "takes an integer"),
+        (["--set", "n_samples=3"], {}, "takes a list"),
+        (["--data", "nowhere"], {}, "nowhere does not exist"),
+        (["--stage", "plot"], {}, "holds no results"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tmp_path, arguments, changes, message):
+    result = CliRunner().invoke(
+        app, ["reproduce", "simulated", "--out", str(tmp_path / "new"), *arguments]
+    )
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_with_results_is_not_overwritten(done, data):
+    result = run("simulated", "--out", done["simulated"])
+    assert result.exit_code == 1
+    assert "--resume" in result.stderr
+    result = run("simulated", "--out", done["simulated"], "--resume", seeds=2)
+    assert result.exit_code == 1
+    assert "other settings (seeds)" in result.stderr
+    result = run("cifar10", "--data", data, "--out", done["simulated"])
+    assert "holds results of 'simulated'" in result.stderr
+
+
+def test_missing_data_are_told(tmp_path, monkeypatch):
+    result = run("expression", "--data", tmp_path, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "no data set 'plain'" in result.stderr
+
+
+def test_the_wheel_has_all_of_the_experiments():
+    root = Path(__file__).parents[1]
+    with open(root / "pyproject.toml", "rb") as file:
+        targets = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]
+    taken = set(targets["wheel"]["force-include"])
+    there = {f"experiments/{path.name}" for path in (root / "experiments").glob("*.py")}
+    there |= {f"experiments/{name}" for name in load_experiments().NAMES}
+    assert taken == there
+
+
+def test_experiments_use_the_public_interface_alone():
+    """Experiments are what a user could write; writing files whole and the tests are the project's own."""
+    allowed = {"suquan._files", "suquan._version"}
+    for path in (Path(__file__).parents[1] / "experiments").rglob("*.py"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            words = line.split()
+            if words[:1] == ["from"] and words[1].startswith("suquan."):
+                private = any(part.startswith("_") for part in words[1].split("."))
+                assert not private or words[1] in allowed, (path, line)
