@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from suquan._blocks import for_each_block
 from suquan._compat import check_sample_weight, validate_data
+from suquan._dask._common import as_numpy, is_dask_array
 from suquan._kernels import operators
 from suquan._ordering import kernel_rows
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
@@ -427,9 +428,14 @@ class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseE
         self
         """
         check_choice("loss", self.loss, ("auto", "logistic", "squared"))
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        if is_dask_array(X):
+            y = as_numpy(y)
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        else:
+            X, y = validate_data(
+                self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+            )
         parameters = self.get_params(deep=False)
         loss = parameters.pop("loss")
         if loss == "auto":
@@ -439,6 +445,7 @@ class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseE
         f = self.estimator_.target_quantiles_
         self.target_quantiles_ = f / np.sqrt(np.mean(f**2))
         self.n_iter_ = self.estimator_.n_iter_
+        self.n_features_in_ = self.estimator_.n_features_in_
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -451,9 +458,14 @@ class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseE
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            NaN stays NaN.
+            NaN stays NaN. A Dask array gives a Dask array.
         """
         check_is_fitted(self)
+        if is_dask_array(X):
+            from suquan._dask.fitting import lazily
+
+            dtype = np.float32 if X.dtype == np.float32 else np.float64
+            return lazily(self, "transform", X, X.shape[1], dtype)
         X = validate_data(
             self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
         )

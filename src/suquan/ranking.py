@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from suquan._blocks import for_each_block, sum_over_blocks
+from suquan._dask._common import is_dask_array
 from suquan._kernels import operators
 from suquan._kernels.ranking import rank_rows
 from suquan._ordering import kernel_rows
@@ -109,6 +110,11 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
     >>> rank_samples([[30, 10, 20]])[1]
     array([[1, 2, 0]], dtype=uint8)
     """
+    if is_dask_array(X):
+        raise TypeError(
+            "rank_samples takes no Dask array. Rank its blocks, with X.map_blocks and a function "
+            "that calls rank_samples."
+        )
     X = as_samples(X)
     if X.dtype.kind in "iub":
         dtype = np.dtype(np.int64)
@@ -225,6 +231,11 @@ class SampleOperator:
     def n_features(self) -> int:
         """Number of features, the length of f and w."""
         return self.codes.shape[1]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no value is missing."""
+        return bool(np.all(self.n_observed == self.n_features))
 
     @property
     def is_constant(self) -> bool:
@@ -344,7 +355,7 @@ class SampleOperator:
 
     def sum_matrix(self, c: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i, of shape (n_features, n_features), for samples without missing values."""
-        if np.any(self.n_observed < self.n_features):
+        if not self.is_complete:
             raise ValueError("the matrix is formed for complete samples only.")
         flag, mask = code_masks(self.codes.dtype)
         steps = np.zeros((self.n_features, self.n_features))

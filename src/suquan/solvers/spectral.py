@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -34,12 +35,16 @@ def spectral_target(problem: JointProblem) -> SpectralTarget:
     that Σ_j (j − (K − 1)/2) g_j ≥ 0. For many features M is never formed: its products are gathers and
     scatters.
     """
-    y, s = problem.y, problem.s
-    c = np.where(y > 0, s / s[y > 0].sum(), -s / s[y < 0].sum())
+    c = problem.class_contrast()
     n_nodes = problem.n_knots
-    forward, backward, counter = _products(problem, c)
+    T = _operator_matrix(problem, c)
+    forward, backward, counter = _products_with(problem, c, T)
     if n_nodes <= _DENSE_NODES:
-        M = np.column_stack([forward(e) for e in np.eye(n_nodes)])
+        if T is None:
+            M = problem.sums_of_samples(c, np.eye(n_nodes) - 1.0 / n_nodes)
+        else:
+            M = np.column_stack([forward(e) for e in np.eye(n_nodes)])
+        counter[0] = n_nodes
         _, values, Vt = linalg.svd(M, full_matrices=False)
         values, g = values[:2], Vt[0]
     else:
@@ -62,14 +67,25 @@ def spectral_target(problem: JointProblem) -> SpectralTarget:
     return SpectralTarget(g, values, max(counter))
 
 
-def _products(problem: JointProblem, c: np.ndarray):
+def _operator_matrix(problem: JointProblem, c: Any) -> np.ndarray | None:
+    """Σ c_i T_i where it is small and can be formed, else None."""
+    operator = problem.operator
+    if 8 * operator.n_features**2 <= _MATRIX_BYTES and operator.is_complete:
+        return operator.sum_matrix(c)
+    return None
+
+
+def _products(problem: JointProblem, c: Any):
     """Products with M and Mᵀ, and a list that counts them."""
+    return _products_with(problem, c, _operator_matrix(problem, c))
+
+
+def _products_with(problem: JointProblem, c: Any, T: np.ndarray | None):
+    """The same by way of the matrix T of :func:`_operator_matrix`, where there is one."""
     operator, n_nodes = problem.operator, problem.n_knots
     node, part, _ = knot_positions(operator.n_features, n_nodes)
     counter = [0]
-    n_features = operator.n_features
-    if 8 * n_features**2 <= _MATRIX_BYTES and np.all(operator.n_observed == n_features):
-        T = operator.sum_matrix(c)
+    if T is not None:
         sum_apply, sum_adjoint = T.__matmul__, T.T.__matmul__
     else:
         sum_apply, sum_adjoint = partial(operator.sum_apply, c), partial(operator.sum_adjoint, c)

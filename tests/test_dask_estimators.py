@@ -1,0 +1,545 @@
+"""Fits and predictions on Dask arrays against the same in memory."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from suquan import (
+    SupervisedQuantileNormalizer,
+    SuquanClassifier,
+    SuquanClassifierCV,
+    SuquanRegressor,
+    checkpoint_fit,
+    compare,
+    load_model,
+    rank_samples,
+    save_model,
+)
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+TASKS = ("logistic", "softmax", "squared")
+METHODS = ("fixed", "f0", "bnd", "spav", "joint", "crossfit", "svd")
+
+
+def make_task(task, n_samples, n_features, *, seed=0, decimals=1):
+    """Samples with ties, and labels that depend on their order."""
+    rng = np.random.default_rng(seed)
+    X = np.round(np.exp(rng.standard_normal((n_samples, n_features))), decimals)
+    u = np.sign(X - 1) @ rng.standard_normal(n_features) / np.sqrt(n_features)
+    if task == "logistic":
+        return X, np.where(2 * u + rng.logistic(size=n_samples) > 0, "yes", "no")
+    if task == "softmax":
+        return X, np.digitize(u + 0.3 * rng.standard_normal(n_samples), [-0.5, 0.5])
+    return X, u + 0.3 * rng.standard_normal(n_samples)
+
+
+def in_odd_blocks(X):
+    """Blocks of many rows, of one, of none, and of the rest."""
+    n = len(X)
+    return da.from_array(X, chunks=((n // 2 - 1, 1, 0, n - n // 2), X.shape[1]))
+
+
+def scores(model, X):
+    return model.predict(X) if isinstance(model, SuquanRegressor) else model.decision_function(X)
+
+
+def assert_same_fit(model, X, y, blocks=None, atol=1e-6, **fit_options):
+    """The estimator fitted on blocks gives what it gives in memory."""
+    blocks = in_odd_blocks(X) if blocks is None else blocks
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of svd, alike in both
+        here = model.fit(X, y, **fit_options)
+        expected, f = scores(here, X), here.target_quantiles_
+        objective, history = here.objective_, here.objective_history_
+        there = model.fit(blocks, y, **fit_options)
+    scale = max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(scores(there, X), expected, rtol=0, atol=atol * scale)
+    np.testing.assert_allclose(there.target_quantiles_, f, rtol=0, atol=atol * np.abs(f).max())
+    np.testing.assert_allclose(there.objective_, objective, rtol=1e-7)
+    np.testing.assert_allclose(there.objective_history_, history, rtol=1e-6)
+    assert there.n_passes_ > 0
+    return there
+
+
+def make_model(task, method, **parameters):
+    kind = SuquanRegressor if task == "squared" else SuquanClassifier
+    parameters = {"alpha": 0.01, "random_state": 0, "cv": 3, "n_repeats": 2, **parameters}
+    return kind(method, **parameters)
+
+
+@pytest.mark.parametrize("n_features", [12, 100], ids=["many_samples", "many_features"])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("method", METHODS)
+def test_fit_on_blocks_equals_fit_in_memory(method, task, n_features):
+    if method == "svd" and task != "logistic":
+        pytest.skip("svd is for two classes")
+    X, y = make_task(task, 60, n_features)
+    assert_same_fit(make_model(task, method), X, y)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+def test_knots_on_blocks(method, task):
+    X, y = make_task(task, 80, 40)
+    assert_same_fit(make_model(task, method, n_knots=9, fit_intercept=method == "bnd"), X, y)
+
+
+@pytest.mark.parametrize("missing", ["error", "ignore"])
+@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+def test_ties_and_missing_values_on_blocks(ties, missing):
+    X, y = make_task("logistic", 60, 12)
+    if missing == "ignore":
+        X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    assert_same_fit(make_model("logistic", "crossfit", ties=ties, missing=missing), X, y)
+
+
+@pytest.mark.parametrize("missing", ["error", "ignore"])
+def test_svd_takes_one_pass_for_its_matrix(missing):
+    X, y = make_task("logistic", 300, 12)
+    if missing == "ignore":
+        X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    model = make_model("logistic", "svd", missing=missing)
+    passes = assert_same_fit(model, X, y).n_passes_
+    assert passes < 40
+
+
+@pytest.mark.parametrize("init", ["normal", "mean", "median", np.arange(5.0) ** 2])
+def test_starts_on_blocks(init):
+    X, y = make_task("logistic", 60, 12)
+    X[3, :5] = np.nan
+    model = make_model("logistic", "fixed", init=init, missing="ignore")
+    weights = np.random.default_rng(0).integers(0, 3, 60)
+    assert_same_fit(model, X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+def test_sample_and_class_weights_on_blocks(method):
+    X, y = make_task("logistic", 80, 10)
+    weights = np.random.default_rng(0).integers(0, 3, 80).astype(float)
+    weights[20:45] = 0.0  # a whole block, and more
+    model = make_model("logistic", method, class_weight="balanced")
+    blocks = da.from_array(X, chunks=(20, 10))
+    assert_same_fit(model, X, y, blocks, sample_weight=weights)
+
+
+def test_groups_and_given_folds_on_blocks():
+    X, y = make_task("squared", 60, 8)
+    assert_same_fit(make_model("squared", "crossfit"), X, y, groups=np.arange(60) // 5)
+    folds = [(np.arange(20, 60), np.arange(10)), (np.arange(40), np.arange(45, 60))]
+    assert_same_fit(make_model("squared", "crossfit", cv=folds), X, y)
+
+
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+def test_float32_designs_on_blocks(method):
+    X, y = make_task("logistic", 11_000, 100, decimals=6)
+    blocks = da.from_array(X.astype(np.float32), chunks=(3000, 100))
+    model = make_model("logistic", method, n_knots=20)
+    assert_same_fit(model, X.astype(np.float32), y, blocks)
+
+
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+@pytest.mark.parametrize("task", TASKS)
+def test_designs_made_anew_in_every_pass(task, method, monkeypatch):
+    monkeypatch.setattr("suquan._dask.blocks._KEPT_SHARE", 0.0)
+    X, y = make_task(task, 90, 12)
+    assert_same_fit(make_model(task, method), X, y)
+
+
+@pytest.mark.parametrize("limit", ["linear.COVARIANCE_FEATURES", "linear.GRAM_SAMPLES"])
+def test_w_step_beyond_its_limits(limit, monkeypatch):
+    monkeypatch.setattr(f"suquan._dask.{limit}", 4)
+    X, y = make_task("logistic", 60, 12 if limit.endswith("FEATURES") else 70)
+    assert_same_fit(make_model("logistic", "fixed"), X, y)
+
+
+def test_f_step_without_hessian_reaches_the_same_target(monkeypatch):
+    monkeypatch.setattr("suquan._dask.target.HESSIAN_NODES", 4)
+    X, y = make_task("logistic", 200, 12)
+    assert_same_fit(make_model("logistic", "joint", tol=1e-11, max_iter=5000), X, y, atol=1e-4)
+
+
+def test_many_features_need_no_covariance_at_first():
+    X, y = make_task("logistic", 700, 300)
+    assert_same_fit(make_model("logistic", "crossfit", alpha=1.0, n_knots=10), X, y)
+
+
+def test_features_that_hardly_move():
+    X, y = make_task("logistic", 300, 20)
+    X[:, :3] = [1e3, 2e3, 3e3]  # always the largest three
+    assert_same_fit(make_model("logistic", "bnd"), X, y)
+    assert_same_fit(make_model("logistic", "fixed", fit_intercept=False), X, y)
+
+
+def test_columns_in_several_blocks_and_labels_on_dask():
+    X, y = make_task("squared", 60, 12)
+    blocks = da.from_array(X, chunks=(13, 5))
+    expected = make_model("squared", "bnd").fit(X, y).predict(X)
+    there = make_model("squared", "bnd").fit(blocks, da.from_array(y, chunks=7))
+    np.testing.assert_allclose(there.predict(blocks).compute(), expected, atol=1e-6)
+
+
+def test_fewer_passes_for_folds_than_one_by_one():
+    X, y = make_task("logistic", 200, 10)
+    few = make_model("logistic", "crossfit", cv=2, n_repeats=1).fit(in_odd_blocks(X), y).n_passes_
+    many = make_model("logistic", "crossfit", cv=5, n_repeats=3).fit(in_odd_blocks(X), y).n_passes_
+    assert many < 2 * few
+
+
+def test_predictions_are_lazy_and_those_of_arrays():
+    X, y = make_task("softmax", 60, 10)
+    model = make_model("softmax", "bnd").fit(X, y)
+    blocks = in_odd_blocks(X)
+    for name in ("transform", "predict", "predict_proba", "decision_function"):
+        result = getattr(model, name)(blocks)
+        assert isinstance(result, da.Array)
+        expected = getattr(model, name)(X)
+        assert result.shape == expected.shape
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result.compute(), expected)
+    assert model.score(blocks, da.from_array(y, chunks=11)) == model.score(X, y)
+    assert model.transform(blocks.astype(np.float32)).compute().dtype == np.float32
+
+
+def test_predictions_of_two_classes_and_of_values_are_vectors():
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "bnd").fit(X, y)
+    np.testing.assert_array_equal(model.predict(in_odd_blocks(X)).compute(), model.predict(X))
+    assert model.decision_function(in_odd_blocks(X)).shape == (60,)
+    X, y = make_task("squared", 60, 10)
+    regressor = make_model("squared", "bnd").fit(X, y)
+    assert regressor.score(in_odd_blocks(X), y) == regressor.score(X, y)
+
+
+@pytest.mark.parametrize("task", ["logistic", "squared"])
+def test_supervised_normalizer_on_blocks(task):
+    X, y = make_task(task, 60, 12)
+    here = SupervisedQuantileNormalizer("bnd", alpha=0.01).fit(X, y)
+    there = SupervisedQuantileNormalizer("bnd", alpha=0.01).fit(in_odd_blocks(X), y)
+    result = there.transform(in_odd_blocks(X))
+    assert isinstance(result, da.Array)
+    np.testing.assert_allclose(result.compute(), here.transform(X), atol=1e-6)
+
+
+def test_tables_as_output_are_refused():
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "fixed").set_output(transform="pandas").fit(X, y)
+    with pytest.raises(ValueError, match="set_output"):
+        model.transform(in_odd_blocks(X))
+
+
+def test_model_fitted_on_blocks_is_saved_and_fitted_anew(tmp_path):
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "fixed").fit(in_odd_blocks(X), y)
+    loaded = load_model(save_model(model, tmp_path / "model.suquan"))
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert not hasattr(model.fit(X, y), "n_passes_")
+
+
+def test_samples_that_are_all_constant():
+    X, y = np.ones((20, 5)), np.tile([0, 1], 10)
+    with pytest.warns(UserWarning, match="nothing to rank"):
+        model = SuquanClassifier("bnd").fit(da.from_array(X, chunks=(7, 5)), y)
+    assert not model.coef_.any()
+
+
+# -- what is refused, and how -------------------------------------------------------------------------
+
+
+def test_samples_never_come_to_the_driver(monkeypatch):
+    X, y = make_task("logistic", 60, 10)
+    monkeypatch.setattr(da.Array, "__array__", lambda *args, **kwargs: pytest.fail("computed"))
+    model = make_model("logistic", "crossfit").fit(in_odd_blocks(X), y)
+    for name in ("transform", "predict", "predict_proba", "decision_function"):
+        getattr(model, name)(in_odd_blocks(X))
+
+
+def test_l1_is_refused():
+    X, y = make_task("logistic", 60, 10)
+    with pytest.raises(ValueError, match=r"l1_ratio = 0.5 is not offered for Dask"):
+        SuquanClassifier("bnd", l1_ratio=0.5).fit(in_odd_blocks(X), y)
+
+
+def test_selection_is_refused():
+    X, y = make_task("logistic", 60, 10)
+    with pytest.raises(TypeError, match="takes no Dask array"):
+        SuquanClassifierCV().fit(in_odd_blocks(X), y)
+
+
+def test_what_would_load_the_samples_is_refused():
+    X, y = make_task("logistic", 60, 10)
+    with pytest.raises(TypeError, match="Dask array"):
+        compare(in_odd_blocks(X), y)
+    with pytest.raises(TypeError, match="Dask array"):
+        rank_samples(in_odd_blocks(X))
+
+
+def test_unknown_sizes_and_wrong_shapes_are_refused():
+    X, y = make_task("logistic", 60, 10)
+    blocks = in_odd_blocks(X)
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        SuquanClassifier("bnd").fit(blocks[blocks[:, 0] > 0], y)
+    with pytest.raises(ValueError, match="2D"):
+        SuquanClassifier("bnd").fit(blocks[0], y)
+    with pytest.raises(ValueError, match="inconsistent"):
+        SuquanClassifier("bnd").fit(blocks, y[:-1])
+    model = make_model("logistic", "fixed").fit(blocks, y)
+    with pytest.raises(ValueError, match="expecting 10 features"):
+        model.predict(blocks[:, :5])
+
+
+def test_error_names_the_block_with_a_missing_value():
+    X, y = make_task("logistic", 60, 10)
+    X[31, 2] = np.nan
+    with pytest.raises(ValueError, match=r"block 3 of X \(rows 30 to 59\).*sample 1, feature 2"):
+        SuquanClassifier("bnd").fit(in_odd_blocks(X), y)
+    X[31, 2] = np.inf
+    with pytest.raises(ValueError, match=r"block 3 of X .*infinity"):
+        SuquanClassifier("bnd").fit(in_odd_blocks(X), y)
+
+
+def test_error_names_the_block_that_cannot_be_predicted():
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "fixed").fit(X, y)
+    X[31, 2] = np.nan
+    with pytest.raises(ValueError, match=r"block 3 of X \(rows 30 to 59\)"):
+        model.predict(in_odd_blocks(X)).compute()
+
+
+# -- checkpoints --------------------------------------------------------------------------------------
+
+
+def interrupted_after(monkeypatch, n_passes):
+    """Make the blocks fail with Ctrl-C after some passes."""
+    from suquan._dask import blocks as module
+
+    compute, count = module.dask.compute, [0]
+
+    def counted(*args, **kwargs):
+        count[0] += 1
+        if count[0] > n_passes:
+            raise KeyboardInterrupt
+        return compute(*args, **kwargs)
+
+    monkeypatch.setattr(module.dask, "compute", counted)
+    return count
+
+
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+def test_interrupted_fit_goes_on_where_it_was(tmp_path, monkeypatch, method):
+    X, y = make_task("logistic", 80, 10)
+    blocks, model = in_odd_blocks(X), make_model("logistic", method)
+    expected = model.fit(blocks, y).coef_
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 20)
+        with pytest.raises(KeyboardInterrupt), checkpoint_fit(tmp_path / "fit"):
+            model.fit(blocks, y)
+    written = len(list((tmp_path / "fit").glob("pass-*.npz")))
+    assert written == 19  # the first pass is that of the checksums
+    with monkeypatch.context() as patch, checkpoint_fit(tmp_path / "fit"):
+        count = interrupted_after(patch, 10_000)
+        model.fit(blocks, y)
+        assert count[0] == model.n_passes_ - written
+    np.testing.assert_array_equal(model.coef_, expected)
+
+
+def test_checkpoint_of_another_fit_is_refused(tmp_path):
+    X, y = make_task("logistic", 60, 10)
+    blocks = in_odd_blocks(X)
+    with checkpoint_fit(tmp_path):
+        make_model("logistic", "bnd").fit(blocks, y)
+        with pytest.raises(ValueError, match="made with other parameters"):
+            make_model("logistic", "bnd", alpha=0.1).fit(blocks, y)
+        with pytest.raises(ValueError, match="made with other samples"):
+            make_model("logistic", "bnd").fit(in_odd_blocks(-X), y)
+        with pytest.raises(ValueError, match="made with other labels"):
+            make_model("logistic", "bnd").fit(blocks, y[::-1])
+    (tmp_path / "fit.json").write_text("[]")
+    with pytest.raises(ValueError, match="not the checkpoint"), checkpoint_fit(tmp_path):
+        make_model("logistic", "bnd").fit(blocks, y)
+
+
+def test_damaged_pass_of_a_checkpoint_is_computed_anew(tmp_path):
+    X, y = make_task("logistic", 60, 10)
+    with checkpoint_fit(tmp_path):
+        expected = make_model("logistic", "bnd").fit(in_odd_blocks(X), y).coef_
+        (tmp_path / "pass-000003.npz").write_bytes(b"PK nothing")
+        again = make_model("logistic", "bnd").fit(in_odd_blocks(X), y).coef_
+    np.testing.assert_array_equal(again, expected)
+
+
+# -- clusters -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Two worker processes."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def threads():
+    """One worker with two threads, in this process."""
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+@pytest.mark.parametrize(
+    ("task", "method"), [("logistic", "crossfit"), ("softmax", "bnd"), ("squared", "joint")]
+)
+def test_fit_on_a_cluster_equals_fit_in_memory(kind, task, method, request):
+    X, y = make_task(task, 80, 12)
+    with request.getfixturevalue(kind).as_current():
+        model = assert_same_fit(make_model(task, method), X, y)
+        blocks = in_odd_blocks(X)
+        np.testing.assert_array_equal(scores(model, blocks).compute(), scores(model, X))
+
+
+@pytest.mark.parametrize("init", ["mean", "median"])
+def test_fewer_samples_than_features_on_a_cluster(processes, init):
+    X, y = make_task("logistic", 40, 60)
+    with processes.as_current():
+        assert_same_fit(make_model("logistic", "crossfit", init=init), X, y)
+
+
+def pass_hook(monkeypatch, number, action):
+    """Call `action` before a pass."""
+    from suquan._dask.blocks import Blocks
+
+    original = Blocks._pass
+
+    def hooked(self, *args):
+        if self.n_passes == number:
+            action()
+        return original(self, *args)
+
+    monkeypatch.setattr(Blocks, "_pass", hooked)
+
+
+def test_worker_killed_in_the_middle_of_a_fit(processes, monkeypatch):
+    X, y = make_task("logistic", 400, 12)
+    blocks = da.from_array(X, chunks=(50, 12)).map_blocks(np.copy)
+    with processes.as_current():
+        expected = make_model("logistic", "bnd").fit(blocks, y).coef_
+        victim = next(iter(processes.run(os.getpid).values()))
+        pass_hook(monkeypatch, 12, lambda: os.kill(victim, signal.SIGKILL))
+        found = make_model("logistic", "bnd").fit(blocks, y).coef_
+        assert victim not in processes.run(os.getpid).values()
+    np.testing.assert_array_equal(found, expected)
+
+
+def poisoned(block, block_info=None):
+    if block_info[0]["chunk-location"][0] == 2:
+        raise OSError("this part of the disk is gone")
+    return block
+
+
+@pytest.mark.parametrize("kind", [None, "processes"])
+def test_block_that_always_fails_is_named(kind, request):
+    X, y = make_task("logistic", 80, 12)
+    blocks = da.from_array(X, chunks=(20, 12)).map_blocks(poisoned, dtype=X.dtype)
+    context = contextlib.nullcontext()
+    if kind is not None:
+        context = request.getfixturevalue(kind).as_current()
+    with (
+        context,
+        pytest.raises(ValueError, match=r"block 2 of X \(rows 40 to 59\).*disk is gone"),
+    ):
+        make_model("logistic", "bnd").fit(blocks, y)
+
+
+def deadly(block, block_info=None):
+    if block_info[0]["chunk-location"][0] == 1:
+        os._exit(1)
+    return block
+
+
+@pytest.mark.slow
+def test_block_that_kills_its_workers_is_named():
+    import dask
+
+    X, y = make_task("logistic", 80, 12)
+    blocks = da.from_array(X, chunks=(20, 12)).map_blocks(deadly, dtype=X.dtype)
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster),
+        pytest.raises(RuntimeError, match=r"block 1 of X .*died"),
+    ):
+        make_model("logistic", "bnd").fit(blocks, y)
+
+
+def test_lost_client_is_a_clear_error(monkeypatch):
+    X, y = make_task("logistic", 80, 12)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ) as cluster:
+        client = distributed.Client(cluster)
+        pass_hook(monkeypatch, 10, client.close)
+        with pytest.raises(RuntimeError, match=r"client .* is closed"):
+            make_model("logistic", "bnd").fit(in_odd_blocks(X), y)
+
+
+INTERRUPTED = """
+import os
+import numpy as np
+import dask.array as da
+from distributed import Client, LocalCluster
+from suquan import SuquanClassifier
+
+
+def main():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((400, 20)), rng.integers(0, 2, 400)
+    options = dict(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        print(*client.run(os.getpid).values(), flush=True)
+        while True:
+            SuquanClassifier().fit(da.from_array(X, chunks=(50, 20)), y)
+            print("fitted", flush=True)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+def test_interrupt_leaves_no_worker_behind(tmp_path):
+    script = tmp_path / "fit_for_ever.py"
+    script.write_text(INTERRUPTED)
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        workers = [int(pid) for pid in process.stdout.readline().split()]
+        assert process.stdout.readline() == "fitted\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+    assert len(workers) == 2
+    assert "KeyboardInterrupt" in messages
+    for pid in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
