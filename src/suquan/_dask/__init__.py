@@ -1,0 +1,1 @@
+"""What the library does on Dask arrays; loaded only when one is given."""
