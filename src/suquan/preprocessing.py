@@ -225,7 +225,8 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     target_quantiles : str, distribution, callable or array-like, default="median"
         "median" or "mean" of the sorted training samples, in the data's units, weighted by
         `sample_weight`; "approximate_median", as in :func:`quantile_normalize`; or anything
-        :func:`make_target_quantiles` takes, which does not look at the data (an array must have one value per feature).
+        :func:`make_target_quantiles` takes, which does not look at the data (an array must have one value
+        per feature).
     ties : {"average", "first", "mean_rank"}, default="average"
         What equal values of a sample get: the mean of the target over their places (as qnorm does), one
         quantile each by position (the paper), or the target at their mean place (as limma and
