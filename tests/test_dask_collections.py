@@ -18,7 +18,7 @@ from scipy import sparse
 
 from suquan import QuantileNormalizer, quantile_normalize
 from suquan._dask.collections import (
-    ClusterError,
+    DaskConnectionError,
     block_weights,
     check_row_blocks,
     is_dask_array,
@@ -66,7 +66,7 @@ def test_only_arrays_of_dask_are_dask_arrays():
     assert is_dask_array(in_blocks())
     for other in (X, X.tolist(), None, sparse.csr_array(X)):
         assert not is_dask_array(other)
-    with pytest.raises(TypeError, match=r"give a dask\.array"):
+    with pytest.raises(TypeError, match="only arrays"):
         is_dask_array(dask.delayed(X))
 
 
@@ -209,7 +209,9 @@ def test_a_killed_worker_changes_nothing(processes, target):
 
 def test_a_block_that_ends_its_workers_is_named(processes):
     poisoned = lazily(deadly, in_blocks())
-    with pytest.raises(ClusterError, match=r"^block 3 \(rows 12 to 15\) ended 2 workers") as caught:
+    with pytest.raises(
+        DaskConnectionError, match=r"^block 3 \(rows 12 to 15\) ended 2 workers"
+    ) as caught:
         QuantileNormalizer("mean").fit(poisoned)
     assert "\n" not in str(caught.value)
     assert_array_equal(quantile_normalize(in_blocks(), "normal"), quantile_normalize(X, "normal"))
@@ -236,7 +238,9 @@ def test_a_lost_scheduler_is_one_clear_error(tmp_path):
         with Client(scheduler_file=str(place)) as client:
             client.wait_for_workers(1, timeout=30)
             threading.Timer(0.5, scheduler.kill).start()
-            with pytest.raises(ClusterError, match="connection to the Dask cluster was lost"):
+            with pytest.raises(
+                DaskConnectionError, match="connection to the Dask cluster was lost"
+            ):
                 QuantileNormalizer("mean").fit(lazily(slow, in_blocks()))
     finally:
         for process in filter(None, (scheduler, worker)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from suquan._version import __version__
 
 if TYPE_CHECKING:
+    from suquan._dask.journal import checkpoint_fit
     from suquan.alignment import align_features
     from suquan.comparison import compare
     from suquan.linear_model import SuquanClassifier, SuquanRegressor
@@ -35,6 +36,7 @@ __all__ = [
     "SuquanRegressorCV",
     "__version__",
     "align_features",
+    "checkpoint_fit",
     "compare",
     "load_model",
     "make_target_quantiles",
@@ -47,6 +49,7 @@ __all__ = [
 # Where the public names live. They are loaded when first asked for, so that `suquan --help` need not wait
 # for NumPy and Numba.
 _HOMES = {
+    "_dask.journal": ("checkpoint_fit",),
     "alignment": ("align_features",),
     "comparison": ("compare",),
     "linear_model": ("SuquanClassifier", "SuquanRegressor"),
@@ -58,7 +61,7 @@ _HOMES = {
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 _SUBMODULES = {
-    *_HOMES,
+    *(home for home in _HOMES if not home.startswith("_")),
     "datasets",
     "io",
     "losses",

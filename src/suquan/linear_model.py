@@ -17,6 +17,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -29,6 +30,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from suquan._compat import check_sample_weight, validate_data
+from suquan._dask._common import as_numpy, is_dask_array
 from suquan.losses import Logistic, Loss, Softmax, Squared
 from suquan.objective import JointProblem
 from suquan.prox import project_nondecreasing
@@ -131,8 +133,9 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
+        X : array-like or dask array of shape (n_samples, n_features)
+            A Dask array stays where it is, and ``n_passes_`` counts the passes over its blocks.
+        y : array-like or dask array of shape (n_samples,)
             Class labels or, in regression, values.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 counts as a repeated row, weight 0 as none.
@@ -143,6 +146,10 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         -------
         self
         """
+        if is_dask_array(X):
+            from suquan._dask.fitting import fit_on_blocks
+
+            return fit_on_blocks(self, X, y, sample_weight, groups)
         data = self._encode(X, y, sample_weight)
         self._check_task(data)
         if data.classes is not None:
@@ -223,10 +230,15 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
             f = learn_target(X, self.init, sample_weight=sample_weight, missing=self.missing)
         else:
             with warnings.catch_warnings():
-                if self.method in _MONOTONE:  # one warning is enough: the one below
+                if self._is_monotone:  # one warning is enough: the one below
                     warnings.filterwarnings("ignore", message="the target quantiles are not")
                 f = _start_quantiles(self.init, X.shape[1])
-        return standardize_start(f, n_knots, monotone=self.method in _MONOTONE)
+        return standardize_start(f, n_knots, monotone=self._is_monotone)
+
+    @property
+    def _is_monotone(self) -> bool:
+        """Whether the method's targets are non-decreasing."""
+        return self.method in _MONOTONE
 
     def _solve(self, problem: JointProblem, g: np.ndarray, splits: Splits | None) -> JointFit:
         if self.method == "fixed":
@@ -375,10 +387,18 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            NaN stays NaN.
+            NaN stays NaN. A Dask array gives a Dask array, as for predictions.
         """
+        if is_dask_array(X):
+            return self._lazily("transform", X, X.shape[1], _float_dtype(X.dtype))
         X = self._validate(X)
         return self._operator(X).apply(self.target_quantiles_, dtype=X.dtype, gap=np.nan)
+
+    def _lazily(self, method: str, X: Any, n_columns: int | None, dtype: Any) -> Any:
+        """Dask array of what `method` gives for the blocks of a Dask array."""
+        from suquan._dask.fitting import lazily
+
+        return lazily(self, method, X, n_columns, dtype)
 
     def _validate(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -598,6 +618,12 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         ndarray of shape (n_samples,), or (n_samples, n_classes) for more than two classes
             With two classes, > 0 means ``classes_[1]``.
         """
+        if is_dask_array(X):
+            check_is_fitted(self)
+            n_outputs = len(self.intercept_)
+            return self._lazily(
+                "decision_function", X, None if n_outputs == 1 else n_outputs, np.float64
+            )
         u = self._scores(X)
         return u[:, 0] if u.shape[1] == 1 else u
 
@@ -612,6 +638,9 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         -------
         ndarray of shape (n_samples,)
         """
+        if is_dask_array(X):
+            check_is_fitted(self)
+            return self._lazily("predict", X, None, self.classes_.dtype)
         u = self._scores(X)
         chosen = (u[:, 0] > 0).astype(np.intp) if u.shape[1] == 1 else np.argmax(u, axis=1)
         return self.classes_[chosen]
@@ -627,10 +656,31 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        if is_dask_array(X):
+            check_is_fitted(self)
+            return self._lazily("predict_proba", X, len(self.classes_), np.float64)
         u = self._scores(X)
         if u.shape[1] == 1:
             return np.column_stack([expit(-u[:, 0]), expit(u[:, 0])])
         return softmax(u, axis=1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the samples whose class is predicted.
+
+        Parameters
+        ----------
+        X : array-like or dask array of shape (n_samples, n_features)
+        y : array-like or dask array of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+        """
+        if is_dask_array(X):
+            y, sample_weight = as_numpy(y), as_numpy(sample_weight)
+            return accuracy_score(y, as_numpy(self.predict(X)), sample_weight=sample_weight)
+        return super().score(X, y, sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -697,7 +747,32 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
         -------
         ndarray of shape (n_samples,)
         """
+        if is_dask_array(X):
+            return self._lazily("predict", X, None, np.float64)
         return self._scores(X)[:, 0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predicted values.
+
+        Parameters
+        ----------
+        X : array-like or dask array of shape (n_samples, n_features)
+        y : array-like or dask array of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+        """
+        if is_dask_array(X):
+            y, sample_weight = as_numpy(y), as_numpy(sample_weight)
+            return r2_score(y, as_numpy(self.predict(X)), sample_weight=sample_weight)
+        return super().score(X, y, sample_weight)
+
+
+def _float_dtype(dtype: np.dtype) -> np.dtype:
+    """Type of the normalised samples of a Dask array, as scikit-learn's validation chooses it."""
+    return np.dtype(np.float32 if dtype == np.float32 else np.float64)
 
 
 def standardize_start(f: np.ndarray, n_knots: int, *, monotone: bool) -> np.ndarray:

@@ -19,6 +19,7 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, chec
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
+from suquan._dask._common import is_dask_array
 from suquan._scoring import OutputScorer
 from suquan.linear_model import (
     DEFAULT_ROUNDS,
@@ -376,6 +377,11 @@ class _SelectionMixin:
         -------
         self
         """
+        if is_dask_array(X):
+            raise TypeError(
+                f"{type(self).__name__} chooses among fits in memory and takes no Dask array. Choose on a "
+                "sample of the rows, such as X[::100].compute(), and fit with what it chose."
+            )
         methods = [self.method] if isinstance(self.method, str) else list(self.method)
         for method in methods:
             check_choice("method", method, METHODS)

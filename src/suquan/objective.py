@@ -93,6 +93,15 @@ class JointProblem:
             D[:, k] = operator.adjoint(w[k], knots=knots, dtype=self.dtype)
         return D.reshape(-1, self.n_knots)
 
+    def class_contrast(self) -> Any:
+        """Weights of the samples in the difference of the means of two classes, labelled ±1."""
+        y, s = self.y, self.s
+        return np.where(y > 0, s / s[y > 0].sum(), -s / s[y < 0].sum())
+
+    def sums_of_samples(self, c: Any, G: np.ndarray) -> np.ndarray:
+        """Columns Σ_i c_i T_i B g for the rows g of G, of shape (n_features, n_targets)."""
+        return np.column_stack([self.operator.sum_apply(c, self.expand(g)) for g in G])
+
     def penalty(self, w: np.ndarray) -> float:
         """alpha·Ω(w)."""
         ridge = (1.0 - self.l1_ratio) * float(np.sum(w * w))

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from suquan._blocks import for_each_block
 from suquan._compat import check_sample_weight, output_container, validate_data
-from suquan._dask.collections import check_row_blocks, is_dask_array
+from suquan._dask._common import as_numpy, is_dask_array
+from suquan._dask.collections import check_row_blocks
 from suquan._kernels import operators
 from suquan._ordering import kernel_rows
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
@@ -508,19 +509,15 @@ class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseE
         """
         check_choice("loss", self.loss, ("auto", "logistic", "squared"))
         if is_dask_array(X):
-            X = check_row_blocks(X)
-            self.n_features_in_ = X.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
+            y = as_numpy(y)
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
         else:
             X, y = validate_data(
                 self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
             )
         parameters = self.get_params(deep=False)
         loss = parameters.pop("loss")
-        if loss == "auto" and is_dask_array(y):
-            raise ValueError(
-                "loss='auto' would look at all of y, a dask array; give loss='logistic' or 'squared'."
-            )
         if loss == "auto":
             loss = "squared" if type_of_target(y).startswith("continuous") else "logistic"
         model = SuquanClassifier if loss == "logistic" else SuquanRegressor
@@ -528,6 +525,7 @@ class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseE
         f = self.estimator_.target_quantiles_
         self.target_quantiles_ = f / np.sqrt(np.mean(f**2))
         self.n_iter_ = self.estimator_.n_iter_
+        self.n_features_in_ = self.estimator_.n_features_in_
         return self
 
     def transform(self, X: Any) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""What the library does on Dask arrays; loaded only when one is given."""
+"""Fits and predictions on Dask arrays: the same solvers, with sums that come from blocks of rows."""

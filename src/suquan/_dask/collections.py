@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from suquan._dask._errors import ClusterError
+from suquan._dask._common import DaskConnectionError, is_dask_array
 
 __all__ = [
-    "ClusterError",
+    "DaskConnectionError",
     "RowBlock",
     "block_weights",
     "check_row_blocks",
@@ -29,27 +29,6 @@ __all__ = [
     "readable_errors",
     "take_rows",
 ]
-
-
-def is_dask_array(X: Any) -> bool:
-    """Whether `X` is a Dask array; Dask is not imported to find out.
-
-    Raises
-    ------
-    TypeError
-        If `X` is another collection of Dask, which scikit-learn would silently compute on the driver.
-    """
-    if type(X).__module__.partition(".")[0] not in ("dask", "dask_expr"):
-        return False
-    arrays = sys.modules.get("dask.array")
-    if arrays is not None and isinstance(X, arrays.Array):
-        return True
-    if hasattr(X, "__dask_graph__"):
-        raise TypeError(
-            f"X is a {type(X).__module__}.{type(X).__name__}; give a dask.array, of a data frame "
-            "df.to_dask_array(lengths=True)."
-        )
-    return False
 
 
 def check_row_blocks(X: Any, *, name: str = "X", min_samples: int = 1) -> Any:
@@ -339,7 +318,7 @@ def _client() -> Any:
 
 @contextmanager
 def readable_errors(X: Any = None) -> Iterator[None]:
-    """Turn what a cluster raises into a :class:`ClusterError` of one line.
+    """Turn what a cluster raises into a :class:`DaskConnectionError` of one line.
 
     Parameters
     ----------
@@ -352,7 +331,7 @@ def readable_errors(X: Any = None) -> Iterator[None]:
         told = _cluster_problem(error, X)
         if told is None:
             raise
-        raise ClusterError(told) from error
+        raise DaskConnectionError(told) from error
 
 
 def _cluster_problem(error: BaseException, X: Any) -> str | None:

@@ -49,6 +49,5 @@ def accelerated(data: Data, target: Target, record: Record, budget: int | None =
 def _first_step(data, target, record):
     """Inverse curvature of the loss along the gradient; backtracking corrects it."""
     norm2 = float(record.g @ record.g)
-    Dg = data.root(record.u)[0](data.scores(record.g))
-    curvature = float(Dg @ Dg) / norm2 if norm2 > 0.0 else 0.0
+    curvature = data.curvature_along(record.u, record.g) / norm2 if norm2 > 0.0 else 0.0
     return 1.0 / max(curvature, FLATTEST * target.smoothness, 1e-300)

@@ -11,10 +11,15 @@ from suquan.losses import Logistic, Squared
 from suquan.solvers._target_rows import Rows
 
 _NEGLIGIBLE = 1e-18  # a loss at which the intercept need not be refined
+_CHUNK_ENTRIES = (
+    1 << 18
+)  # at least, of the matrix of rows that the Hessian is summed over at a time
 
 
 class Data:
     """The loss side: products with D, and the loss as a function of the vector u of all scores."""
+
+    forms_hessian = True  # whether a K×K matrix is never too much to ask for
 
     def __init__(self, D: Rows, loss, y, s, fit_intercept):
         keep = np.flatnonzero(s > 0.0)
@@ -104,6 +109,48 @@ class Data:
         product *= q[:, None]
         return product
 
+    def values_without_target(self):
+        """Σ s ℓ(y, b) at the best constant score b, and at 0."""
+        zeros = np.zeros(self.n_scores)
+        return self.value(self.profile(zeros)[0]), self.value(zeros)
+
+    def curvature_along(self, u, g):
+        """Second derivative of the loss at the scores u when the target moves along g."""
+        Dg = self.root(u)[0](self.scores(g))
+        return float(Dg @ Dg)
+
+    def hessian(self, u):
+        """Hessian in f of the loss with the intercept minimised out, over vectors of sum 0."""
+        return profiled_hessian(self.hessian_sums(u), self.K)
+
+    def hessian_sums(self, u):
+        """Hessian of the loss in (f, b), over vectors f of sum 0."""
+        n_free = self.shifts.shape[1]
+        total = np.zeros((self.K + n_free, self.K + n_free))
+        # Few rows make small copies; fewer than K would cost more in adding up the products.
+        chunk = max(1, max(self.K, _CHUNK_ENTRIES // self.K) // self.n_outputs)
+        for samples, D in self.D.chunks(chunk, self.n_outputs):
+            rows = (samples[:, None] * self.n_outputs + np.arange(self.n_outputs)).ravel()
+            X = np.empty((len(D), self.K + n_free), dtype=D.dtype)
+            np.subtract(D, self.row_means[rows, None].astype(D.dtype), out=X[:, : self.K])
+            X[:, self.K :] = self.shifts[rows]
+            Z = self.root(u, samples)[0](X)
+            total += Z.T @ Z
+        return total
+
+    def all_scores(self, f, Df, b):
+        """Scores of all rows, those of weight 0 included, and the intercept as users know it."""
+        u = Df if self.D is self.all_rows else self.all_rows.scores(f)
+        b = self.full_intercept(b)
+        return (u + b if self.n_outputs == 1 else u.reshape(-1, self.n_outputs) + b), b
+
+    def full_intercept(self, b):
+        """One intercept per output, from those that are free: of sum 0 for a softmax loss."""
+        if self.n_outputs == 1:
+            return float(b[0]) if self.fit_intercept else 0.0
+        b = np.append(b, 0.0) if self.fit_intercept else np.zeros(self.n_outputs)
+        return b - b.mean()
+
     def profile(self, u):
         """Shift u by the best intercept; return the shifted scores and the intercept."""
         b = np.zeros(self.shifts.shape[1])
@@ -132,3 +179,12 @@ class Data:
             if last:
                 break
         return u, b
+
+
+def profiled_hessian(total, K):
+    """Hessian in f with the intercept minimised out, from that in (f, b)."""
+    H, cross, inner = total[:K, :K], total[:K, K:], total[K:, K:]
+    if not len(inner):
+        return H
+    inner[np.diag_indices_from(inner)] += 1e-14 * np.trace(inner) + 1e-300
+    return H - cross @ np.linalg.solve(inner, cross.T)

@@ -10,10 +10,6 @@ from suquan.solvers._target_data import Data
 from suquan.solvers._target_record import Record
 from suquan.solvers._target_set import FLATTEST, Target
 
-_CHUNK_ENTRIES = (
-    1 << 18
-)  # at least, of the matrix of rows that the Hessian is summed over at a time
-
 
 def primal_newton(data: Data, target: Target, record: Record) -> None:
     """Minimise quadratic models of the loss, with its K×K Hessian, over the set; line search between."""
@@ -29,7 +25,7 @@ def primal_newton(data: Data, target: Target, record: Record) -> None:
         record.n_iter += 1
         constant = isinstance(data.loss, Squared)
         if model is None or (not constant and record.gap > 0.1 * gap):
-            model = _Model(target, _hessian(data, u))
+            model = _Model(target, data.hessian(u))
         gap = record.gap
         goal = max(0.05 * gap, 0.2 * record.tol) * max(record.objective, record.scale)
         x, multiplier = model.minimise(g - model.H @ f, f, min(goal, 0.05 * gap * objective))
@@ -66,30 +62,6 @@ def _rescale(data, target, record):
         if better:
             break
     return better
-
-
-def _hessian(data, u):
-    """Hessian in f of the loss with the intercept minimised out, over vectors of sum 0."""
-    n_free = data.shifts.shape[1]
-    total = np.zeros((data.K + n_free, data.K + n_free))
-    # Few rows make small copies; fewer than K would cost more in adding up the products.
-    chunk = max(1, max(data.K, _CHUNK_ENTRIES // data.K) // data.n_outputs)
-    for samples, D in data.D.chunks(chunk, data.n_outputs):
-        rows = (samples[:, None] * data.n_outputs + np.arange(data.n_outputs)).ravel()
-        X = np.empty((len(D), data.K + n_free), dtype=D.dtype)
-        np.subtract(D, data.row_means[rows, None].astype(D.dtype), out=X[:, : data.K])
-        X[:, data.K :] = data.shifts[rows]
-        Z = data.root(u, samples)[0](X)
-        total += Z.T @ Z
-    H, cross, inner = (
-        total[: data.K, : data.K],
-        total[: data.K, data.K :],
-        total[data.K :, data.K :],
-    )
-    if n_free == 0:
-        return H
-    inner[np.diag_indices_from(inner)] += 1e-14 * np.trace(inner) + 1e-300
-    return H - cross @ np.linalg.solve(inner, cross.T)
 
 
 class _Model:

@@ -49,9 +49,8 @@ class Record:
     def __init__(self, data: Data, target: Target, f, tol, max_iter):
         self.data, self.target, self.tol, self.max_iter = data, target, tol, max_iter
         self.n_iter = 0
-        u, b = data.profile(np.zeros(data.n_scores))
-        constant = data.value(u)
-        self.scale = max(_FLOOR * constant, 1e-12 * data.value(np.zeros(data.n_scores)), 1e-300)
+        constant, zero = data.values_without_target()
+        self.scale = max(_FLOOR * constant, 1e-12 * zero, 1e-300)
         self.lower = 0.0
         self.objective = np.inf
         self.Df = data.scores(f)
@@ -84,16 +83,6 @@ class Record:
         return self.gap <= self.tol or self.n_iter >= self.max_iter
 
     def result(self):
-        data = self.data
-        u, b = self.Df, self.b
-        if data.D is not data.all_rows:
-            u = data.all_rows.scores(self.f)
-        if data.n_outputs > 1:
-            b = np.append(b, 0.0) if data.fit_intercept else np.zeros(data.n_outputs)
-            b = b - b.mean()
-            u = u.reshape(-1, data.n_outputs) + b
-        else:
-            b = float(b[0]) if data.fit_intercept else 0.0
-            u = u + b
+        u, b = self.data.all_scores(self.f, self.Df, self.b)
         gap = float(self.gap)
         return TargetFit(self.f, b, u, self.objective, self.n_iter, gap, bool(gap <= self.tol))

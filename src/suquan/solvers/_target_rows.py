@@ -6,6 +6,7 @@ of the samples and the coefficients of several models, so that cross-fitting nee
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -41,6 +42,16 @@ class Rows(Protocol):
 
     def take(self, keep: Array, n_outputs: int) -> Rows:
         """The rows of some samples, each of `n_outputs` scores."""
+
+
+class DistributedRows(ABC):
+    """Rows that lie elsewhere with their labels and weights: the f-step sees sums over them only."""
+
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def data(self, loss: Any, fit_intercept: bool) -> Any:
+        """What :class:`suquan.solvers._target_data.Data` is for rows at hand."""
 
 
 class DenseRows:

@@ -156,7 +156,7 @@ def fit_crossfit(
     track_last : bool, default=True
         Whether the out-of-fold loss is also computed after the only round, where nothing depends on it.
     """
-    folds = FoldModels(splits, problem.s)
+    folds = fold_models(problem, splits)
     design: RidgeDesign | None = None
     if first is None:
         models, design = folds.fit(problem, g, max_iter)
@@ -192,6 +192,12 @@ def fit_crossfit(
     unfinished = (*unfinished, *_unfinished_w(w_fit))
     fit = _joint_fit(problem, targets[best], w_fit, losses, best, n_iter + w_fit.n_iter, unfinished)
     return replace(fit, collapsed=collapsed)
+
+
+def fold_models(problem: JointProblem, splits: Splits) -> FoldModels:
+    """The models of the folds; some problems bring their own, whose samples lie elsewhere."""
+    own = getattr(problem, "fold_models", None)
+    return FoldModels(splits, problem.s) if own is None else own(splits)
 
 
 @dataclass(frozen=True)

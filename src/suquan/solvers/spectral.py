@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -30,12 +31,13 @@ def spectral_target(problem: JointProblem) -> SpectralTarget:
     M = Σ_i (y_i s_i / Σ_class s) T_i B, with g of sum 0; g is its first right singular vector with sign such
     that Σ_j (j − (K − 1)/2) g_j ≥ 0. M is never formed for many nodes: its products are gathers and scatters.
     """
-    y, s = problem.y, problem.s
-    c = np.where(y > 0, s / s[y > 0].sum(), -s / s[y < 0].sum())
+    c = problem.class_contrast()
     n_nodes = problem.n_knots
     forward, backward, counter = _products(problem, c)
     if n_nodes <= _DENSE_NODES:
-        M = np.column_stack([forward(e) for e in np.eye(n_nodes)])
+        targets = np.eye(n_nodes) - 1.0 / n_nodes
+        M = problem.sums_of_samples(c, targets)
+        counter[0] += n_nodes
         _, values, Vt = linalg.svd(M, full_matrices=False)
         values, g = values[:2], Vt[0]
     else:
@@ -58,7 +60,7 @@ def spectral_target(problem: JointProblem) -> SpectralTarget:
     return SpectralTarget(g, values, max(counter))
 
 
-def _products(problem: JointProblem, c: np.ndarray):
+def _products(problem: JointProblem, c: Any):
     """Products with M and Mᵀ, and a list that counts them."""
     operator, n_nodes = problem.operator, problem.n_knots
     node, part, _ = knot_positions(operator.n_features, n_nodes)

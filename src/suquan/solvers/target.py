@@ -17,6 +17,8 @@ leaves unsolved.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,7 @@ from suquan.solvers._target_data import Data
 from suquan.solvers._target_dual import dual_newton as _dual_newton
 from suquan.solvers._target_primal import primal_newton as _primal_newton
 from suquan.solvers._target_record import Record, TargetFit
-from suquan.solvers._target_rows import DenseRows, Rows
+from suquan.solvers._target_rows import DenseRows, DistributedRows, Rows
 from suquan.solvers._target_set import Target, TargetSet, Vector
 
 __all__ = ["TargetFit", "TargetSet", "solve_target"]
@@ -35,7 +37,7 @@ _HESSIAN_COST = 40  # K over the iterations that cost as much as a K×K Hessian
 
 
 def solve_target(
-    D: NDArray | Rows,
+    D: NDArray | Rows | DistributedRows,
     loss: Loss,
     y: NDArray,
     s: Vector,
@@ -60,7 +62,9 @@ def solve_target(
     ----------
     D : ndarray of shape (n_rows, K), or (n_rows * n_outputs, K) for a softmax loss
         Design, float32 or float64, or rows that are made when they are needed
-        (:class:`suquan.solvers._target_rows.StackedRows`); the scores of a softmax loss are
+        (:class:`suquan.solvers._target_rows.StackedRows`), or rows that lie elsewhere with their labels and
+        weights, so that only sums over them are known
+        (:class:`suquan.solvers._target_rows.DistributedRows`); the scores of a softmax loss are
         ``(D @ f).reshape(n_rows, n_outputs)``.
     loss : Logistic, Squared or Softmax
     y : ndarray of shape (n_rows,)
@@ -99,8 +103,12 @@ def solve_target(
     (array([-0.7071, -0.7071,  1.4142]), 1.0)
     """
     target = Target(target_set, D.shape[1], float(smoothness))
-    rows = DenseRows(D) if isinstance(D, np.ndarray) else D
-    data = Data(rows, loss, y, s, fit_intercept)
+    data: Any
+    if isinstance(D, DistributedRows):
+        data = D.data(loss, fit_intercept)
+    else:
+        rows = DenseRows(D) if isinstance(D, np.ndarray) else D
+        data = Data(rows, loss, y, s, fit_intercept)
     record = Record(data, target, target.make_feasible(f_start), tol, max_iter)
     if not record.done:
         if data.n_scores <= D.shape[1]:
@@ -108,7 +116,8 @@ def solve_target(
         else:
             # A Hessian costs about as much as K/20 products: well-conditioned problems end before it.
             _accelerated(data, target, record, D.shape[1] // _HESSIAN_COST)
-            _primal_newton(data, target, record)
+            if data.forms_hessian:
+                _primal_newton(data, target, record)
     if not record.done:
         _accelerated(data, target, record)
     return record.result()

@@ -1,0 +1,63 @@
+"""Dask arrays at the border: what is one, what is taken, and errors that name the block."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+
+class DaskBlockError(ValueError):
+    """A block of rows of a Dask array could not be used; the message names the block and its rows."""
+
+
+class DaskConnectionError(RuntimeError):
+    """The Dask cluster could not finish a computation: the connection or too many workers were lost."""
+
+
+def is_dask_array(X: Any) -> bool:
+    """Whether `X` is a Dask array. Dask is not imported: where it was not, nothing can be one.
+
+    Raises
+    ------
+    TypeError
+        If `X` is another Dask collection, which scikit-learn would load into memory without a word.
+    """
+    array = sys.modules.get("dask.array")
+    if array is not None and isinstance(X, array.Array):
+        return True
+    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
+        raise TypeError(
+            f"X is a Dask {type(X).__name__}; of Dask's collections only arrays are taken. Turn a data "
+            "frame into one with X.to_dask_array(lengths=True), or load it with X.compute()."
+        )
+    return False
+
+
+def check_row_blocks(X: Any) -> Any:
+    """`X` with whole rows in every block, checked as far as that takes no data."""
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D Dask array instead: samples go in rows, features in columns."
+        )
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"X must hold real numbers; got a Dask array of type {X.dtype}.")
+    if np.isnan(X.shape[1]) or np.any(np.isnan(X.chunks[0])):
+        raise ValueError(
+            "the sizes of X's blocks are not known. Call X.compute_chunk_sizes() first, which reads the "
+            "data once, or give the lengths where the array is made: to_dask_array(lengths=True)."
+        )
+    if 0 in X.shape:
+        raise ValueError(f"Found array with shape={X.shape} while a minimum of 1 is required.")
+    return X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
+
+
+def as_numpy(values: Any) -> Any:
+    """One value per sample in memory, where it is a Dask collection."""
+    return values.compute() if hasattr(values, "dask") else values
+
+
+def block_name(number: int, start: int, n_rows: int) -> str:
+    """How messages call a block."""
+    return f"block {number} of X (rows {start} to {start + n_rows - 1})"

@@ -1,0 +1,306 @@
+"""Ranked blocks of rows on Dask, and passes over them: every block gives a few arrays, added up in a tree.
+
+The order of the sums depends on the blocks alone, so that results are the same on any number of workers, and
+after one was lost.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import dask
+import numpy as np
+from sklearn.utils.validation import check_array
+from threadpoolctl import ThreadpoolController
+
+from suquan._dask._common import DaskBlockError, DaskConnectionError, block_name
+from suquan._dask.journal import Journal
+from suquan.ranking import SampleOperator
+
+_FAN_IN = 8  # sums that one task of the tree adds up
+# Designs are kept between passes while they take at most this share of the memory of all workers.
+_KEPT_SHARE = 0.1
+
+
+@dataclass
+class RankedBlock:
+    """The used rows of a block: ranks, labels, weights, and which fold models see or score them.
+
+    Attributes
+    ----------
+    operator : SampleOperator
+    y, s : ndarray of shape (n_rows,)
+        Labels as the loss wants them, and weights; those of all blocks sum to 1.
+    train, test : ndarray of bool, shape (n_models, n_rows)
+    first : int
+        Number of used rows in the blocks before.
+    memo : dict
+        What the last passes computed and the next may use again; never needed, so not sent along.
+    """
+
+    operator: SampleOperator
+    y: np.ndarray
+    s: np.ndarray
+    train: np.ndarray
+    test: np.ndarray
+    first: int
+    memo: dict = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "memo": {}}
+
+    def __sizeof__(self) -> int:
+        parts = (self.operator.codes, self.y, self.s, self.train, self.test)
+        return sum(part.nbytes for part in parts)
+
+    def remembered(
+        self, kind: Any, token: bytes, make: Callable[[], Any], *, keep: bool, alone: bool = False
+    ) -> Any:
+        """What `make` gives, from the last pass where that asked for the same.
+
+        `alone`: nothing of an earlier step is kept beside it.
+        """
+        known = self.memo.get(kind)
+        if known is not None and known[0] == token:
+            return known[1]
+        # The memory of what is out of date is needed; without `keep` the same step may go on.
+        self.memo.pop(kind, None)
+        if alone and self.memo.get("step") != token:
+            self.memo.clear()
+            self.memo["step"] = token
+        value = make()
+        if keep:
+            self.memo[kind] = token, value
+        return value
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """What the driver knows of a block's rows; it travels to the block's task.
+
+    Attributes
+    ----------
+    number, start, n_rows : int
+        Which block, its first row and how many it has, those of weight 0 included.
+    first : int
+        Number of used rows in the blocks before.
+    used : ndarray of bool, or None for all
+    y, s : ndarray
+        Of the used rows.
+    train, test : ndarray of uint8
+        Bits of the models, packed along the first axis.
+    n_models : int
+    """
+
+    number: int
+    start: int
+    n_rows: int
+    first: int
+    used: np.ndarray | None
+    y: np.ndarray
+    s: np.ndarray
+    train: np.ndarray
+    test: np.ndarray
+    n_models: int
+
+    @property
+    def name(self) -> str:
+        """How messages call the block."""
+        return block_name(self.number, self.start, self.n_rows)
+
+
+def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> RankedBlock:
+    """Check and rank the used rows of a block."""
+    X = check_array(
+        X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=0
+    )
+    if len(X) != rows.n_rows:
+        raise ValueError(f"it has {len(X)} rows where {rows.n_rows} were announced.")
+    if rows.used is not None:
+        X = X[rows.used]
+
+    def bits(packed: np.ndarray) -> np.ndarray:
+        return np.unpackbits(packed, axis=0, count=rows.n_models).astype(bool)
+
+    operator = SampleOperator.from_samples(X, ties=ties, missing=missing)
+    return RankedBlock(operator, rows.y, rows.s, bits(rows.train), bits(rows.test), rows.first)
+
+
+class Blocks:
+    """Ranked blocks that live on Dask.
+
+    Parameters
+    ----------
+    X : dask.array.Array
+        Its blocks hold whole rows.
+    rows : list of BlockRows
+        Of the blocks with used rows.
+    ties, missing : str
+    journal : Journal or None
+        Where the results of passes are kept, for a fit that is resumed.
+    """
+
+    def __init__(
+        self, X: Any, rows: list[BlockRows], ties: str, missing: str, journal: Journal | None
+    ) -> None:
+        self.rows, self.journal = rows, journal
+        self.n_samples, self.n_features = sum(len(part.y) for part in rows), X.shape[1]
+        self.n_passes = 0
+        values = X.to_delayed().ravel()
+        ranked = [
+            _task(rank_block, part, values[part.number], part, ties, missing) for part in rows
+        ]
+        with _readable_errors(), _quiet():
+            self._blocks = dask.persist(*ranked)
+        self.kept_bytes = _KEPT_SHARE * _memory()
+
+    def sum(self, function: Callable[..., list[np.ndarray]], *arguments: Any) -> list[np.ndarray]:
+        """One pass: the sums over the blocks of the arrays that ``function(block, *arguments)`` gives."""
+        return self._pass(
+            function, arguments, lambda shared: _tree_sum(self._each(function, shared))
+        )
+
+    def collect(self, function: Callable[..., list[np.ndarray]], *arguments: Any) -> list[list]:
+        """One pass: what ``function(block, *arguments)`` gives for each block, in order."""
+        return self._pass(function, arguments, lambda shared: self._each(function, shared))
+
+    def collect_pairs(
+        self, function: Callable[..., np.ndarray], *arguments: Any
+    ) -> Iterator[tuple[int, int, np.ndarray]]:
+        """One pass: ``function(block, other, *arguments)`` for all i ≤ j, with i and j."""
+        index = [(i, j) for i in range(len(self.rows)) for j in range(i, len(self.rows))]
+
+        def tasks(shared: list) -> list:
+            return [
+                _task(function, self.rows[i], self._blocks[i], self._blocks[j], *shared)
+                for i, j in index
+            ]
+
+        results = self._pass(function, arguments, tasks)
+        return ((i, j, result) for (i, j), result in zip(index, results, strict=True))
+
+    def _each(self, function: Callable, shared: list) -> list:
+        return [
+            _task(function, part, block, *shared)
+            for part, block in zip(self.rows, self._blocks, strict=True)
+        ]
+
+    def _pass(self, function: Callable, arguments: tuple, tasks: Callable[[list], Any]) -> Any:
+        def compute() -> Any:
+            # One node of the graph for all tasks: sent once to each worker.
+            shared = [dask.delayed(a, traverse=False, pure=False) for a in arguments]
+            with _readable_errors(), _quiet(), one_blas_thread():
+                return dask.compute(tasks(shared))[0]
+
+        self.n_passes += 1
+        if self.journal is None:
+            return compute()
+        return self.journal.recall(function.__name__, arguments, compute)
+
+
+def _tree_sum(tasks: list) -> Any:
+    while len(tasks) > 1:
+        tasks = [
+            dask.delayed(_add, pure=False)(tasks[k : k + _FAN_IN])
+            for k in range(0, len(tasks), _FAN_IN)
+        ]
+    return tasks[0]
+
+
+def _add(parts: list[list[np.ndarray]]) -> list[np.ndarray]:
+    """Entry by entry sums, in the order of the parts."""
+    return [sum(arrays[1:], start=np.array(arrays[0])) for arrays in zip(*parts, strict=True)]
+
+
+def _task(function: Callable, rows: BlockRows, *arguments: Any) -> Any:
+    """Delayed call whose failure names the block."""
+    call = dask.delayed(_named, pure=False)
+    return call(function, rows.name, os.getpid(), *arguments)
+
+
+def _named(function: Callable, name: str, driver: int, *arguments: Any) -> Any:
+    if os.getpid() != driver:
+        _limit_worker()
+    try:
+        return function(*arguments)
+    except DaskBlockError:
+        raise
+    except Exception as error:
+        raise DaskBlockError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@cache
+def _limit_worker() -> Any:
+    """One BLAS thread in this worker process from now on: Dask's own threads fill the cores."""
+    return _blas().limit(limits=1, user_api="blas")
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One BLAS thread in this process, for tasks that run in its threads."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No warning that labels and weights travel with the graph: that is meant, a lost block needs them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield
+
+
+@contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Failures of the cluster in words that say what to do."""
+    try:
+        yield
+    except (DaskBlockError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if "KilledWorker" in kinds:
+            raise DaskConnectionError(
+                f"every worker that was given the same task died: {error}. Most often a block does not fit "
+                "the memory of a worker: make the blocks of X smaller (X.rechunk), give workers more "
+                "memory, or look at their logs."
+            ) from error
+        lost = {
+            "CommClosedError",
+            "CancelledError",
+            "FutureCancelledError",
+            "FuturesCancelledError",
+            "TimeoutError",
+        }
+        if kinds & lost or "client" in str(error).lower():
+            raise DaskConnectionError(
+                f"the connection to the Dask cluster was lost during the fit ({type(error).__name__}: "
+                f"{error}). Start a cluster, connect a Client and fit again; a fit inside "
+                "suquan.checkpoint_fit(directory) goes on where it was."
+            ) from error
+        raise
+
+
+def _memory() -> float:
+    """Bytes of memory that the workers may use, or of this machine where there is no cluster."""
+    try:
+        from distributed import get_client
+
+        workers = get_client().scheduler_info(n_workers=-1)["workers"].values()
+        limits = [worker["memory_limit"] for worker in workers]
+    except (ImportError, ValueError):
+        limits = []
+    if limits and all(limits):
+        return float(sum(limits))
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -1,0 +1,205 @@
+"""Estimators on Dask arrays: what `fit` and the predictions do in place of their ways in memory."""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from suquan._dask._common import DaskBlockError, as_numpy, block_name, check_row_blocks
+from suquan._dask.blocks import BlockRows, Blocks, RankedBlock
+from suquan._dask.journal import Journal, checkpoint_directory, fingerprint
+from suquan._dask.learned import learn_target_of_blocks
+from suquan._dask.problem import BlockedProblem, BlockOperator
+from suquan.linear_model import EncodedData, standardize_start, warn_nothing_to_rank
+from suquan.solvers.alternation import Splits, intercept_only
+from suquan.targets import LEARNED
+
+# Parameters that do not change what a fit computes.
+_SILENT = ("verbose",)
+
+
+def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
+    """Fit an estimator on a Dask array; labels, weights and groups come to the driver, samples do not."""
+    X = check_row_blocks(X)
+    if estimator.l1_ratio > 0:
+        raise ValueError(
+            f"l1_ratio = {estimator.l1_ratio!r} is not offered for Dask arrays, whose w-step has a ridge "
+            "penalty only. Use l1_ratio=0, or load the samples: X.compute()."
+        )
+    data = _encode(estimator, X, as_numpy(y), as_numpy(sample_weight))
+    estimator._check_task(data)
+    if data.classes is not None:
+        estimator.classes_ = data.classes
+    splits = None
+    if estimator.method == "crossfit":
+        splits = estimator._splits(data.loss, data.y, as_numpy(groups), data.weights)
+    rows = _block_rows(X, data, splits)
+    used = data.weights > 0
+    y_used, weights = data.y[used], data.weights[used]
+    blocks = Blocks(X, rows, estimator.ties, estimator.missing, None)
+    blocks.journal = _journal(estimator, blocks, y_used, weights, splits)
+    operator: Any = BlockOperator(blocks)
+    problem = BlockedProblem.of(
+        estimator._problem(operator, data.loss, y_used, weights, data.smoothness_unit), splits
+    )
+    g = _start(estimator, X, rows, data, weights, problem.n_knots)
+    if operator.is_constant:
+        warn_nothing_to_rank()
+        fit = intercept_only(problem, g)
+    else:
+        fit = estimator._solve(problem, g, splits)
+    estimator._warn_about(fit)
+    estimator._store(problem, fit)
+    estimator.n_passes_ = blocks.n_passes
+    return estimator
+
+
+def _encode(estimator: Any, X: Any, y: Any, sample_weight: Any) -> EncodedData:
+    """Labels and weights as the estimator encodes them, without its samples."""
+    vars(estimator).pop("feature_names_in_", None)
+    stand_in = np.zeros((X.shape[0], 1), np.float32)  # scikit-learn checks that labels are as many
+    data = estimator._encode(stand_in, y, sample_weight)
+    estimator.n_features_in_ = X.shape[1]
+    return data._replace(X=np.broadcast_to(np.float32(0), X.shape))
+
+
+def _block_rows(X: Any, data: EncodedData, splits: Splits | None) -> list[BlockRows]:
+    """Labels, weights and folds of the blocks that have any used row."""
+    used = data.weights > 0
+    s = data.weights / data.weights.sum()
+    train = _packed_members([] if splits is None else [a for a, _ in splits], int(used.sum()))
+    test = _packed_members([] if splits is None else [b for _, b in splits], int(used.sum()))
+    n_models = 0 if splits is None else len(splits)
+    rows, start, first = [], 0, 0
+    for number, n_rows in enumerate(X.chunks[0]):
+        own = slice(start, start + n_rows)
+        n_used = int(np.count_nonzero(used[own]))
+        among = slice(first, first + n_used)
+        if n_used:
+            chosen = None if n_used == n_rows else used[own].copy()
+            pick = slice(None) if chosen is None else chosen
+            rows.append(
+                BlockRows(
+                    number,
+                    start,
+                    int(n_rows),
+                    first,
+                    chosen,
+                    data.y[own][pick].copy(),
+                    s[own][pick].copy(),
+                    train[:, among].copy(),
+                    test[:, among].copy(),
+                    n_models,
+                )
+            )
+        start, first = start + int(n_rows), first + n_used
+    return rows
+
+
+def _packed_members(parts: list[np.ndarray], n_samples: int) -> np.ndarray:
+    """Which samples are in each part, as bits along the first axis."""
+    members = np.zeros((len(parts), n_samples), bool)
+    for row, part in zip(members, parts, strict=True):
+        row[part] = True
+    return np.packbits(members, axis=0)
+
+
+def _start(estimator, X, rows, data, weights, n_knots) -> np.ndarray:
+    """Starting target; "mean" and "median" take a pass over the values."""
+    if not (isinstance(estimator.init, str) and estimator.init in LEARNED):
+        return estimator._start(data.X, weights, n_knots)
+    f = learn_target_of_blocks(X, rows, estimator.init, estimator.missing)
+    return standardize_start(f, n_knots, monotone=estimator._is_monotone)
+
+
+# -- checkpoints --------------------------------------------------------------------------------------
+
+
+def checksum(block: RankedBlock) -> list[np.ndarray]:
+    """Checksum of the ranks of a block."""
+    operator = block.operator
+    value = zlib.crc32(np.ascontiguousarray(operator.codes).view(np.uint8).data)
+    return [np.array([zlib.crc32(operator.n_observed.view(np.uint8).data, value)])]
+
+
+def _journal(estimator: Any, blocks: Blocks, y, weights, splits) -> Journal | None:
+    directory = checkpoint_directory()
+    if directory is None:
+        return None
+    parameters = {
+        name: value for name, value in estimator.get_params().items() if name not in _SILENT
+    }
+    sums = [part for parts in blocks.collect(checksum) for part in parts]
+    identity = {
+        "parameters": fingerprint(type(estimator).__name__, *sorted(parameters.items())),
+        "samples": fingerprint(blocks.n_features, *sums),
+        "labels or weights": fingerprint(y, weights),
+        "folds": fingerprint(*([] if splits is None else splits)),
+    }
+    return Journal(directory, identity)
+
+
+# -- predictions --------------------------------------------------------------------------------------
+
+
+def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: Any) -> Any:
+    """Dask array of what a fitted estimator's method gives, block by block.
+
+    Parameters
+    ----------
+    estimator : estimator
+    method : str
+    X : dask.array.Array
+    n_columns : int or None
+        Columns of the result; None for a vector.
+    dtype : dtype
+        Of the result.
+    """
+    check_is_fitted(estimator)
+    X = check_row_blocks(X)
+    if X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    fitted = copy.copy(estimator)
+    starts = np.cumsum([0, *X.chunks[0]])
+    options: dict[str, Any] = {"drop_axis": 1}
+    if n_columns is not None:
+        options = {"chunks": (X.chunks[0], (n_columns,))}
+    return X.map_blocks(
+        _predict_block,
+        fitted=fitted,
+        method=method,
+        n_columns=n_columns,
+        starts=starts,
+        of_type=dtype,
+        dtype=dtype,
+        meta=np.empty((0,) * (1 if n_columns is None else 2), dtype),
+        **options,
+    )
+
+
+def _predict_block(
+    X: np.ndarray,
+    fitted: Any,
+    method: str,
+    n_columns: int | None,
+    starts: np.ndarray,
+    of_type: Any,
+    block_info: Any = None,
+) -> np.ndarray:
+    if len(X) == 0:
+        return np.empty((0,) if n_columns is None else (0, n_columns), of_type)
+    predict: Callable = getattr(fitted, method)
+    try:
+        return predict(X)
+    except Exception as error:
+        number = block_info[0]["chunk-location"][0] if block_info else 0
+        name = block_name(number, int(starts[number]), len(X))
+        raise DaskBlockError(f"{name}: {type(error).__name__}: {error}") from error

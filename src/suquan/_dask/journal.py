@@ -1,0 +1,167 @@
+"""Checkpoints of fits on Dask: a journal of the passes over the data.
+
+Everything between two passes is deterministic and cheap, so the sums that the passes gave are all there is
+to keep. A fit that is resumed runs the same steps; where the journal has the sums that a step asks for, no
+pass is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suquan._files import replace_file
+
+_HEADER = "fit.json"
+_directory: ContextVar[Path | None] = ContextVar("suquan_checkpoint", default=None)
+
+
+@contextmanager
+def checkpoint_fit(directory: Any) -> Iterator[Path]:
+    """Keep what a fit on a Dask array has computed, so that it can be stopped and resumed.
+
+    Inside the context, the fit writes the sums of every pass over the data to `directory`. When it is run again
+    with the same data and parameters, it makes only the passes that are not there yet, and gives the result
+    that it would have given without a break. Fits on arrays in memory are not concerned.
+
+    Parameters
+    ----------
+    directory : path
+        Made where it does not exist. It holds one fit; remove it when the fit is done.
+
+    Yields
+    ------
+    Path
+        The directory.
+
+    Raises
+    ------
+    ValueError
+        By the fit, if `directory` holds a checkpoint of other data or parameters.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from suquan import SuquanClassifier, checkpoint_fit
+    >>> rng = np.random.default_rng(0)
+    >>> X = da.from_array(rng.standard_normal((60, 10)), chunks=(20, 10))
+    >>> y = np.tile([0, 1], 30)
+    >>> with tempfile.TemporaryDirectory() as directory, checkpoint_fit(directory):
+    ...     first = SuquanClassifier("bnd").fit(X, y)
+    ...     again = SuquanClassifier("bnd").fit(X, y)  # reads the data, computes nothing anew
+    >>> bool(np.all(first.coef_ == again.coef_))
+    True
+    """
+    path = Path(directory)
+    path.mkdir(parents=True, exist_ok=True)
+    token = _directory.set(path)
+    try:
+        yield path
+    finally:
+        _directory.reset(token)
+
+
+def checkpoint_directory() -> Path | None:
+    """Where the fit that begins now keeps its checkpoint; None outside of :func:`checkpoint_fit`."""
+    return _directory.get()
+
+
+def fingerprint(*parts: Any) -> str:
+    """Hash of parameters and arrays."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray) and part.dtype != object:
+            digest.update(f"{part.dtype}{part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        elif isinstance(part, (tuple, list)):
+            digest.update(f"{type(part).__name__}{len(part)}:{fingerprint(*part)}".encode())
+        elif isinstance(part, (str, bytes, int, float, bool, type(None))):
+            digest.update(f"{type(part).__name__}{part!r}".encode())
+        else:
+            digest.update(pickle.dumps(part))
+    return digest.hexdigest()
+
+
+class Journal:
+    """Results of the passes of one fit, one file each.
+
+    Parameters
+    ----------
+    directory : Path
+    identity : dict of str
+        What the fit is of: hashes of its data and parameters.
+    """
+
+    def __init__(self, directory: Path, identity: dict[str, str]) -> None:
+        self.directory, self.count, self.n_recalled = directory, 0, 0
+        header = directory / _HEADER
+        if header.exists():
+            _check_identity(header, identity)
+        else:
+            text = json.dumps(identity, indent=1).encode()
+            replace_file(header, lambda file: file.write(text))
+
+    def recall(self, name: str, arguments: tuple, compute: Callable[[], Any]) -> Any:
+        """Result of the next pass: from its file where that answers the same question, else computed."""
+        path = self.directory / f"pass-{self.count:06d}.npz"
+        self.count += 1
+        question = fingerprint(name, *arguments)
+        known = _read(path, question)
+        if known is not None:
+            self.n_recalled += 1
+            return known
+        result = compute()
+        _write(path, question, result)
+        return result
+
+
+def _check_identity(header: Path, identity: dict[str, str]) -> None:
+    try:
+        known = json.loads(header.read_text())
+    except ValueError:
+        known = None
+    if not isinstance(known, dict) or known.keys() != identity.keys():
+        raise ValueError(f"{header} is not the checkpoint of a fit; give another directory.")
+    other = [name for name, value in identity.items() if known[name] != value]
+    if other:
+        raise ValueError(
+            f"the checkpoint in {header.parent} was made with other {' and '.join(other)}. Give the same, "
+            "or another directory for this fit."
+        )
+
+
+def _write(path: Path, question: str, result: Any) -> None:
+    """A list of arrays, or a list of lists of arrays, flattened."""
+    nested = bool(result) and isinstance(result[0], list)
+    lengths = [len(part) for part in result] if nested else []
+    arrays = [array for part in result for array in part] if nested else result
+    named = {f"a{k}": array for k, array in enumerate(arrays)}
+    meta = np.array([question, json.dumps(lengths) if nested else ""])
+    replace_file(path, lambda file: np.savez(file, meta=meta, **named))
+
+
+def _read(path: Path, question: str) -> Any:
+    """The result, or None where the file is not there, is damaged or answers another question."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            asked, lengths = file["meta"].tolist()
+            if asked != question:
+                return None
+            arrays = [file[f"a{k}"] for k in range(len(file.files) - 1)]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    if not lengths:
+        return arrays
+    parts = iter(arrays)
+    return [[next(parts) for _ in range(length)] for length in json.loads(lengths)]

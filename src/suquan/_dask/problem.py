@@ -1,0 +1,163 @@
+"""The joint problem whose samples are blocks on Dask: what the alternation asks of a problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from suquan._dask.blocks import Blocks, RankedBlock
+from suquan._dask.linear import BlockDesign
+from suquan._dask.target import BlockRowsOfTarget, RowsRequest
+from suquan.objective import _FLOAT64_ENTRIES, JointProblem
+from suquan.solvers.alternation import W_TOL, FoldModels, Splits
+from suquan.solvers.linear import LinearFit, RidgeDesign
+
+
+def sum_applied(block: RankedBlock, contrast: np.ndarray, F: np.ndarray) -> list[np.ndarray]:
+    """Part of Σ_i c_i T_i f for the rows f of F, c_i = y_i s_i over the weight of the class."""
+    c = _contrast(block, contrast)
+    return [np.stack([block.operator.sum_apply(c, f) for f in F])]
+
+
+def sum_adjoint(block: RankedBlock, contrast: np.ndarray, w: np.ndarray) -> list[np.ndarray]:
+    """Part of Σ_i c_i T_iᵀ w."""
+    return [block.operator.sum_adjoint(_contrast(block, contrast), w)]
+
+
+def count_ordered(block: RankedBlock) -> list[np.ndarray]:
+    """1 where some sample of the block has two different values."""
+    return [np.array(0 if block.operator.is_constant else 1)]
+
+
+def _contrast(block: RankedBlock, totals: np.ndarray) -> np.ndarray:
+    return np.where(block.y > 0, block.s / totals[1], -block.s / totals[0])
+
+
+class BlockOperator:
+    """The sample operator of all blocks."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+        self.n_samples, self.n_features = blocks.n_samples, blocks.n_features
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no sample has two different values."""
+        return not int(self.blocks.sum(count_ordered)[0])
+
+    def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """Σ_i c_i T_i f, in one pass, for the contrast c of :meth:`BlockedProblem.class_contrast`."""
+        return self.blocks.sum(sum_applied, c, f[None])[0][0]
+
+    def sum_adjoint(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Σ_i c_i T_iᵀ w, in one pass."""
+        return self.blocks.sum(sum_adjoint, c, w)[0]
+
+
+@dataclass(frozen=True)
+class BlockedProblem(JointProblem):
+    """A joint problem whose sums over samples are passes over blocks."""
+
+    splits: Splits = field(default_factory=list)
+
+    @classmethod
+    def of(cls, problem: JointProblem, splits: Splits | None) -> BlockedProblem:
+        """The problem with the folds that its blocks know of."""
+        values = {part.name: getattr(problem, part.name) for part in fields(JointProblem)}
+        return cls(**values, splits=[] if splits is None else splits)
+
+    @property
+    def blocks(self) -> Blocks:
+        """The ranked blocks."""
+        operator: Any = self.operator
+        return operator.blocks
+
+    @property
+    def dtype(self) -> type:
+        """Type of the designs: as in memory."""
+        size = self.operator.n_samples * self.operator.n_features * self.loss.n_outputs
+        return np.float64 if size <= _FLOAT64_ENTRIES else np.float32
+
+    def w_design(self, g: np.ndarray) -> Any:
+        """Normalised samples, on which the w-step is solved."""
+        return BlockDesign(
+            self.blocks,
+            self.expand(g),
+            self.loss,
+            self.y,
+            self.s,
+            np.array([self.s[train].sum() for train, _ in self.splits]),
+            dtype=self.dtype,
+            fit_intercept=self.fit_intercept,
+        )
+
+    def f_design(self, w: np.ndarray, samples: np.ndarray | None = None) -> Any:
+        """Rows of the f-step over all samples."""
+        return self.target_rows(w[None], crossed=False, n_rows=len(self.y), s=self.s, weight=1.0)
+
+    def target_rows(
+        self, W: np.ndarray, *, crossed: bool, n_rows: int, s: np.ndarray, weight: float
+    ) -> BlockRowsOfTarget:
+        """Rows of the f-step for the coefficients W of one model or of the fold models."""
+        n_bytes = n_rows * self.loss.n_outputs * self.n_knots * np.dtype(self.dtype).itemsize
+        request = RowsRequest(
+            self.loss,
+            W,
+            crossed,
+            self.n_knots,
+            self.dtype,
+            self.fit_intercept,
+            weight,
+            keep=n_bytes <= self.blocks.kept_bytes,
+        )
+        return BlockRowsOfTarget(self.blocks, request, n_rows, self.y, s)
+
+    def fold_models(self, splits: Splits) -> BlockFoldModels:
+        """Models of the folds."""
+        return BlockFoldModels(splits, self.s)
+
+    def class_contrast(self) -> np.ndarray:
+        """Weights of the two classes; blocks know the rest."""
+        return np.array([self.s[self.y < 0].sum(), self.s[self.y > 0].sum()])
+
+    def sums_of_samples(self, c: Any, G: np.ndarray) -> np.ndarray:
+        """Columns Σ_i c_i T_i B g for the rows g of G, in one pass."""
+        F = np.stack([self.expand(g) for g in G])
+        return self.blocks.sum(sum_applied, c, F)[0].T
+
+
+class BlockFoldModels(FoldModels):
+    """Models of the folds, all of them fitted in the same passes."""
+
+    def fit(
+        self, problem: JointProblem, g: np.ndarray, max_iter: int
+    ) -> tuple[list[LinearFit], RidgeDesign | None]:
+        """Models at the target g, and the design that they were fitted on."""
+        design: BlockDesign = problem.w_design(g)  # type: ignore[assignment]
+        models = design.solve_folds(
+            lambda: self.weights, problem.alpha, tol=W_TOL, max_iter=max_iter
+        )
+        if not design.is_gram:
+            models = [replace(fit, design=design) for fit in models]
+        return models, design
+
+    def held_out_loss(self, problem: JointProblem, models: list[LinearFit]) -> float:
+        """Mean loss of the held-out samples under the models that have not seen them."""
+        design: Any = models[0].design
+        if design is None:  # few samples: their scores are here
+            return super().held_out_loss(problem, models)
+        return design.held_out_loss(models) / float(self.s[self.rows].sum())
+
+    def stack(self, problem: JointProblem, models: list[LinearFit], g: np.ndarray) -> tuple:
+        """Rows of the f-step over all held-out samples; their labels and weights stay with the blocks."""
+        rows = self.rows
+        weights = np.bincount(rows, weights=self.s[rows], minlength=len(self.s))
+        total = float(weights.sum())
+        W = np.stack([fit.w for fit in models])
+        blocked: Any = problem
+        stacked = blocked.target_rows(
+            W, crossed=True, n_rows=len(rows), s=weights / total, weight=total
+        )
+        return stacked, None, None

@@ -1,0 +1,300 @@
+"""Fits and predictions on Dask arrays against the same in memory."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from suquan import (
+    SupervisedQuantileNormalizer,
+    SuquanClassifier,
+    SuquanClassifierCV,
+    SuquanRegressor,
+    checkpoint_fit,
+)
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+TASKS = ("logistic", "softmax", "squared")
+METHODS = ("fixed", "f0", "bnd", "spav", "joint", "crossfit", "svd")
+
+
+def make_task(task, n_samples, n_features, *, seed=0, decimals=1):
+    """Samples with ties, and labels that depend on their order."""
+    rng = np.random.default_rng(seed)
+    X = np.round(np.exp(rng.standard_normal((n_samples, n_features))), decimals)
+    u = np.sign(X - 1) @ rng.standard_normal(n_features) / np.sqrt(n_features)
+    if task == "logistic":
+        return X, np.where(2 * u + rng.logistic(size=n_samples) > 0, "yes", "no")
+    if task == "softmax":
+        return X, np.digitize(u + 0.3 * rng.standard_normal(n_samples), [-0.5, 0.5])
+    return X, u + 0.3 * rng.standard_normal(n_samples)
+
+
+def in_odd_blocks(X):
+    """Blocks of many rows, of one, of none, and of the rest."""
+    n = len(X)
+    return da.from_array(X, chunks=((n // 2 - 1, 1, 0, n - n // 2), X.shape[1]))
+
+
+def scores(model, X):
+    return model.predict(X) if isinstance(model, SuquanRegressor) else model.decision_function(X)
+
+
+def assert_same_fit(model, X, y, blocks=None, atol=1e-6, **fit_options):
+    """The estimator fitted on blocks gives what it gives in memory."""
+    blocks = in_odd_blocks(X) if blocks is None else blocks
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of svd, alike in both
+        here = model.fit(X, y, **fit_options)
+        expected, f = scores(here, X), here.target_quantiles_
+        objective, history = here.objective_, here.objective_history_
+        there = model.fit(blocks, y, **fit_options)
+    scale = max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(scores(there, X), expected, rtol=0, atol=atol * scale)
+    np.testing.assert_allclose(there.target_quantiles_, f, rtol=0, atol=atol * np.abs(f).max())
+    np.testing.assert_allclose(there.objective_, objective, rtol=1e-7)
+    np.testing.assert_allclose(there.objective_history_, history, rtol=1e-6)
+    assert there.n_passes_ > 0
+    return there
+
+
+def make_model(task, method, **parameters):
+    kind = SuquanRegressor if task == "squared" else SuquanClassifier
+    parameters = {"alpha": 0.01, "random_state": 0, "cv": 3, "n_repeats": 2, **parameters}
+    return kind(method, **parameters)
+
+
+@pytest.mark.parametrize("n_features", [12, 100], ids=["many_samples", "many_features"])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("method", METHODS)
+def test_fit_on_blocks_equals_fit_in_memory(method, task, n_features):
+    if method == "svd" and task != "logistic":
+        pytest.skip("svd is for two classes")
+    X, y = make_task(task, 60, n_features)
+    assert_same_fit(make_model(task, method), X, y)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+def test_knots_on_blocks(method, task):
+    X, y = make_task(task, 80, 40)
+    assert_same_fit(make_model(task, method, n_knots=9, fit_intercept=method == "bnd"), X, y)
+
+
+@pytest.mark.parametrize("missing", ["error", "ignore"])
+@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+def test_ties_and_missing_values_on_blocks(ties, missing):
+    X, y = make_task("logistic", 60, 12)
+    if missing == "ignore":
+        X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    assert_same_fit(make_model("logistic", "crossfit", ties=ties, missing=missing), X, y)
+
+
+@pytest.mark.parametrize("init", ["normal", "mean", "median", np.arange(5.0) ** 2])
+def test_starts_on_blocks(init):
+    X, y = make_task("logistic", 60, 12)
+    X[3, :5] = np.nan
+    model = make_model("logistic", "fixed", init=init, missing="ignore")
+    weights = np.random.default_rng(0).integers(0, 3, 60)
+    assert_same_fit(model, X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+def test_sample_and_class_weights_on_blocks(method):
+    X, y = make_task("logistic", 80, 10)
+    weights = np.random.default_rng(0).integers(0, 3, 80).astype(float)
+    weights[20:45] = 0.0  # a whole block, and more
+    model = make_model("logistic", method, class_weight="balanced")
+    blocks = da.from_array(X, chunks=(20, 10))
+    assert_same_fit(model, X, y, blocks, sample_weight=weights)
+
+
+def test_groups_and_given_folds_on_blocks():
+    X, y = make_task("squared", 60, 8)
+    assert_same_fit(make_model("squared", "crossfit"), X, y, groups=np.arange(60) // 5)
+    folds = [(np.arange(20, 60), np.arange(10)), (np.arange(40), np.arange(45, 60))]
+    assert_same_fit(make_model("squared", "crossfit", cv=folds), X, y)
+
+
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+def test_float32_designs_on_blocks(method):
+    X, y = make_task("logistic", 11_000, 100, decimals=6)
+    blocks = da.from_array(X.astype(np.float32), chunks=(3000, 100))
+    model = make_model("logistic", method, n_knots=20)
+    assert_same_fit(model, X.astype(np.float32), y, blocks)
+
+
+def test_columns_in_several_blocks_and_labels_on_dask():
+    X, y = make_task("squared", 60, 12)
+    blocks = da.from_array(X, chunks=(13, 5))
+    expected = make_model("squared", "bnd").fit(X, y).predict(X)
+    there = make_model("squared", "bnd").fit(blocks, da.from_array(y, chunks=7))
+    np.testing.assert_allclose(there.predict(blocks).compute(), expected, atol=1e-6)
+
+
+def test_fewer_passes_for_folds_than_one_by_one():
+    X, y = make_task("logistic", 200, 10)
+    few = make_model("logistic", "crossfit", cv=2, n_repeats=1).fit(in_odd_blocks(X), y).n_passes_
+    many = make_model("logistic", "crossfit", cv=5, n_repeats=3).fit(in_odd_blocks(X), y).n_passes_
+    assert many < 2 * few
+
+
+def test_predictions_are_lazy_and_those_of_arrays():
+    X, y = make_task("softmax", 60, 10)
+    model = make_model("softmax", "bnd").fit(X, y)
+    blocks = in_odd_blocks(X)
+    for name in ("transform", "predict", "predict_proba", "decision_function"):
+        result = getattr(model, name)(blocks)
+        assert isinstance(result, da.Array)
+        expected = getattr(model, name)(X)
+        assert result.shape == expected.shape
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result.compute(), expected)
+    assert model.score(blocks, da.from_array(y, chunks=11)) == model.score(X, y)
+    assert model.transform(blocks.astype(np.float32)).compute().dtype == np.float32
+
+
+def test_predictions_of_two_classes_and_of_values_are_vectors():
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "bnd").fit(X, y)
+    np.testing.assert_array_equal(model.predict(in_odd_blocks(X)).compute(), model.predict(X))
+    assert model.decision_function(in_odd_blocks(X)).shape == (60,)
+    X, y = make_task("squared", 60, 10)
+    regressor = make_model("squared", "bnd").fit(X, y)
+    assert regressor.score(in_odd_blocks(X), y) == regressor.score(X, y)
+
+
+@pytest.mark.parametrize("task", ["logistic", "squared"])
+def test_supervised_normalizer_on_blocks(task):
+    X, y = make_task(task, 60, 12)
+    here = SupervisedQuantileNormalizer("bnd", alpha=0.01).fit(X, y)
+    there = SupervisedQuantileNormalizer("bnd", alpha=0.01).fit(in_odd_blocks(X), y)
+    result = there.transform(in_odd_blocks(X))
+    assert isinstance(result, da.Array)
+    np.testing.assert_allclose(result.compute(), here.transform(X), atol=1e-6)
+
+
+def test_samples_that_are_all_constant():
+    X, y = np.ones((20, 5)), np.tile([0, 1], 10)
+    with pytest.warns(UserWarning, match="nothing to rank"):
+        model = SuquanClassifier("bnd").fit(da.from_array(X, chunks=(7, 5)), y)
+    assert not model.coef_.any()
+
+
+# -- what is refused, and how -------------------------------------------------------------------------
+
+
+def test_samples_never_come_to_the_driver(monkeypatch):
+    X, y = make_task("logistic", 60, 10)
+    monkeypatch.setattr(da.Array, "__array__", lambda *args, **kwargs: pytest.fail("computed"))
+    model = make_model("logistic", "crossfit").fit(in_odd_blocks(X), y)
+    for name in ("transform", "predict", "predict_proba", "decision_function"):
+        getattr(model, name)(in_odd_blocks(X))
+
+
+def test_l1_is_refused():
+    X, y = make_task("logistic", 60, 10)
+    with pytest.raises(ValueError, match=r"l1_ratio = 0.5 is not offered for Dask"):
+        SuquanClassifier("bnd", l1_ratio=0.5).fit(in_odd_blocks(X), y)
+
+
+def test_selection_is_refused():
+    X, y = make_task("logistic", 60, 10)
+    with pytest.raises(TypeError, match="takes no Dask array"):
+        SuquanClassifierCV().fit(in_odd_blocks(X), y)
+
+
+def test_unknown_sizes_and_wrong_shapes_are_refused():
+    X, y = make_task("logistic", 60, 10)
+    blocks = in_odd_blocks(X)
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        SuquanClassifier("bnd").fit(blocks[blocks[:, 0] > 0], y)
+    with pytest.raises(ValueError, match="2D"):
+        SuquanClassifier("bnd").fit(blocks[0], y)
+    with pytest.raises(ValueError, match="inconsistent"):
+        SuquanClassifier("bnd").fit(blocks, y[:-1])
+    model = make_model("logistic", "fixed").fit(blocks, y)
+    with pytest.raises(ValueError, match="expecting 10 features"):
+        model.predict(blocks[:, :5])
+
+
+def test_error_names_the_block_with_a_missing_value():
+    X, y = make_task("logistic", 60, 10)
+    X[31, 2] = np.nan
+    with pytest.raises(ValueError, match=r"block 3 of X \(rows 30 to 59\).*sample 1, feature 2"):
+        SuquanClassifier("bnd").fit(in_odd_blocks(X), y)
+    X[31, 2] = np.inf
+    with pytest.raises(ValueError, match=r"block 3 of X .*infinity"):
+        SuquanClassifier("bnd").fit(in_odd_blocks(X), y)
+
+
+def test_error_names_the_block_that_cannot_be_predicted():
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "fixed").fit(X, y)
+    X[31, 2] = np.nan
+    with pytest.raises(ValueError, match=r"block 3 of X \(rows 30 to 59\)"):
+        model.predict(in_odd_blocks(X)).compute()
+
+
+# -- checkpoints --------------------------------------------------------------------------------------
+
+
+def interrupted_after(monkeypatch, n_passes):
+    """Make the blocks fail with Ctrl-C after some passes."""
+    from suquan._dask import blocks as module
+
+    compute, count = module.dask.compute, [0]
+
+    def counted(*args, **kwargs):
+        count[0] += 1
+        if count[0] > n_passes:
+            raise KeyboardInterrupt
+        return compute(*args, **kwargs)
+
+    monkeypatch.setattr(module.dask, "compute", counted)
+    return count
+
+
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+def test_interrupted_fit_goes_on_where_it_was(tmp_path, monkeypatch, method):
+    X, y = make_task("logistic", 80, 10)
+    blocks, model = in_odd_blocks(X), make_model("logistic", method)
+    expected = model.fit(blocks, y).coef_
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 20)
+        with pytest.raises(KeyboardInterrupt), checkpoint_fit(tmp_path / "fit"):
+            model.fit(blocks, y)
+    written = len(list((tmp_path / "fit").glob("pass-*.npz")))
+    assert written == 19  # the first pass is that of the checksums
+    with monkeypatch.context() as patch, checkpoint_fit(tmp_path / "fit"):
+        count = interrupted_after(patch, 10_000)
+        model.fit(blocks, y)
+        assert count[0] == model.n_passes_ - written
+    np.testing.assert_array_equal(model.coef_, expected)
+
+
+def test_checkpoint_of_another_fit_is_refused(tmp_path):
+    X, y = make_task("logistic", 60, 10)
+    blocks = in_odd_blocks(X)
+    with checkpoint_fit(tmp_path):
+        make_model("logistic", "bnd").fit(blocks, y)
+        with pytest.raises(ValueError, match="made with other parameters"):
+            make_model("logistic", "bnd", alpha=0.1).fit(blocks, y)
+        with pytest.raises(ValueError, match="made with other samples"):
+            make_model("logistic", "bnd").fit(in_odd_blocks(-X), y)
+        with pytest.raises(ValueError, match="made with other labels"):
+            make_model("logistic", "bnd").fit(blocks, y[::-1])
+    (tmp_path / "fit.json").write_text("[]")
+    with pytest.raises(ValueError, match="not the checkpoint"), checkpoint_fit(tmp_path):
+        make_model("logistic", "bnd").fit(blocks, y)
+
+
+def test_damaged_pass_of_a_checkpoint_is_computed_anew(tmp_path):
+    X, y = make_task("logistic", 60, 10)
+    with checkpoint_fit(tmp_path):
+        expected = make_model("logistic", "bnd").fit(in_odd_blocks(X), y).coef_
+        (tmp_path / "pass-000003.npz").write_bytes(b"PK nothing")
+        again = make_model("logistic", "bnd").fit(in_odd_blocks(X), y).coef_
+    np.testing.assert_array_equal(again, expected)
