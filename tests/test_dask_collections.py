@@ -12,7 +12,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
@@ -168,22 +168,6 @@ def test_other_errors_pass_unchanged():
 # ------------------------------------------------------------------------------------------------- clusters
 
 
-@pytest.fixture(scope="module")
-def processes():
-    options = {
-        "distributed.scheduler.allowed-failures": 1,
-        "distributed.comm.timeouts.connect": "5s",
-    }
-    with (
-        dask.config.set(options),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
-
-
 def slow(block):
     time.sleep(0.15)
     return block
@@ -195,16 +179,15 @@ def deadly(block, block_info=None):
     return block
 
 
-@pytest.mark.parametrize("target", ["mean", "median"])
-def test_a_killed_worker_changes_nothing(processes, target):
+def test_a_killed_worker_changes_nothing(processes):
     victim = next(iter(processes.run(os.getpid).values()))
     killer = threading.Timer(0.4, os.kill, (victim, signal.SIGKILL))
     killer.start()
-    normalizer = QuantileNormalizer(target).fit(lazily(slow, in_blocks()))
+    normalizer = QuantileNormalizer("mean").fit(lazily(slow, in_blocks()))
     got = normalizer.transform(lazily(slow, in_blocks())).compute()
     killer.join()
     assert victim not in processes.run(os.getpid).values()
-    np.testing.assert_allclose(got, quantile_normalize(X, target), rtol=1e-12)
+    np.testing.assert_allclose(got, quantile_normalize(X, "mean"), rtol=1e-12)
 
 
 def test_a_block_that_ends_its_workers_is_named(processes):

@@ -242,21 +242,20 @@ def test_a_learned_normaliser_transforms_dask_arrays():
 # ------------------------------------------------------------------------------------------------- clusters
 
 
-@pytest.mark.parametrize("processes", [False, True])
-def test_clusters_give_the_same(processes):
+def check_on_a_cluster():
     X = make_samples(gaps=True)
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=processes,
-            dashboard_address=":0",
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster),
-    ):
-        for target in TARGETS:
-            got = quantile_normalize(in_odd_blocks(X), target, missing="ignore").compute()
-            same(got, quantile_normalize(X, target, missing="ignore"), target)
-        sketch = QuantileNormalizer("approximate_median", missing="ignore")
-        assert sketch.fit(in_odd_blocks(X)).target_quantiles_.shape == (13,)
+    for target in TARGETS:
+        got = quantile_normalize(in_odd_blocks(X), target, missing="ignore").compute()
+        same(got, quantile_normalize(X, target, missing="ignore"), target)
+    sketch = QuantileNormalizer("approximate_median", missing="ignore")
+    assert sketch.fit(in_odd_blocks(X)).target_quantiles_.shape == (13,)
+
+
+def test_processes_give_the_same(processes):
+    check_on_a_cluster()
+
+
+def test_a_cluster_of_threads_gives_the_same():
+    options = {"processes": False, "dashboard_address": ":0", "silence_logs": 50}
+    with LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster, Client(cluster):
+        check_on_a_cluster()

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
@@ -469,24 +468,18 @@ def slow(block):
     return block
 
 
-def test_blocks_are_read_and_written_again_when_a_worker_is_killed(tmp_path, values):
+def test_blocks_are_read_and_written_again_when_a_worker_is_killed(tmp_path, values, processes):
     path = make("zarr 2", tmp_path, values)
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        X = open_blocks(path, rows_per_block=2)
-        X = X.map_blocks(slow, dtype=X.dtype, meta=np.empty((0, 0)))
-        victim = next(iter(client.run(os.getpid).values()))
-        killer = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
-        killer.start()
-        normalised = QuantileNormalizer("median").fit_transform(X)
-        write_blocks(normalised, tmp_path / "out.npy")
-        killer.join()
-        write_blocks(normalised, tmp_path / "out.zarr")
-        assert victim not in client.run(os.getpid).values()
+    X = open_blocks(path, rows_per_block=2)
+    X = X.map_blocks(slow, dtype=X.dtype, meta=np.empty((0, 0)))
+    victim = next(iter(processes.run(os.getpid).values()))
+    killer = threading.Timer(0.5, os.kill, (victim, signal.SIGKILL))
+    killer.start()
+    normalised = QuantileNormalizer("median").fit_transform(X)
+    write_blocks(normalised, tmp_path / "out.npy")
+    killer.join()
+    write_blocks(normalised, tmp_path / "out.zarr")
+    assert victim not in processes.run(os.getpid).values()
     expected = quantile_normalize(values, "median")
     assert_array_equal(np.load(tmp_path / "out.npy"), expected)
     assert_array_equal(open_blocks(tmp_path / "out.zarr").compute(), expected)

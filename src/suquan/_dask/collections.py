@@ -117,7 +117,7 @@ class RowBlock:
         if not bad.any():
             return
         i, j = np.argwhere(bad)[0]
-        name = f" ({feature_names[j]!r})" if feature_names is not None else ""
+        name = f" ({str(feature_names[j])!r})" if feature_names is not None else ""
         raise ValueError(
             f"X contains {what}, in {self} first at sample {self.start + i}, feature {j}{name}; "
             f"{int(bad.any(axis=1).sum())} of the {len(bad)} samples of this block are concerned. {advice}"

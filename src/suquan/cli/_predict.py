@@ -58,8 +58,7 @@ def run_predict(
     with running_cluster(cluster):
         if in_blocks:
             table = open_samples(path, samples=samples, layer=layer, ignore=ignore)
-            say_blocks(output, path, table)
-            rows = _score_on_blocks(table, file, output, max_lost)
+            rows = _score_on_blocks(path, table, file, output, max_lost)
         else:
             samples, why = choose_orientation(path, file.estimator, samples, layer)
             rows = _score_blocks(path, file, output, samples, why, layer, ignore, max_lost)
@@ -145,12 +144,14 @@ def _say_features(output: Output, aligned: AlignedSamples, where: str = "") -> N
 
 
 def _score_on_blocks(
-    table: BlockTable, file: ModelFile, output: Output, max_lost: float
+    path: Path, table: BlockTable, file: ModelFile, output: Output, max_lost: float
 ) -> Iterator[list[Any]]:
     """Rows of the table of scores; the blocks are scored where they are, and only scores come here."""
     features = table.feature_names
     nobody = np.empty((0, table.n_features), table.values.dtype)
-    _say_features(output, align_features(file.estimator, nobody, features, max_lost=max_lost))
+    aligned = align_features(file.estimator, nobody, features, max_lost=max_lost)
+    say_blocks(output, path, table)
+    _say_features(output, aligned)
     names = class_names(file)
     numbers = map_row_blocks(
         _score_block,
