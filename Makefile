@@ -8,7 +8,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 SAY := @printf '== %s\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-browser chromium lint bench bench-quick build clean
+.PHONY: help demo test test-slow test-browser chromium lint bench bench-quick bench-dask build clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -47,6 +47,9 @@ bench: $(VENV)/.installed-bench ## Run the benchmarks; tables go to benchmarks/r
 
 bench-quick: $(VENV)/.installed-bench ## Check in a minute that the benchmarks run; writes nothing
 	@$(RUN) -m benchmarks --quick
+
+bench-dask: $(VENV)/.installed-test ## Fits on Dask from a zarr file of 4 GB; tables go to benchmarks/results/
+	@$(RUN) -m benchmarks.bench_dask
 
 build: $(VENV)/.installed-build ## Build wheel and sdist, and try the wheel in an empty environment
 	$(SAY) "wheel and sdist into dist/"

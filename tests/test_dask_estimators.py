@@ -1,5 +1,11 @@
 """Fits and predictions on Dask arrays against the same in memory."""
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
 import warnings
 
 import numpy as np
@@ -298,3 +304,172 @@ def test_damaged_pass_of_a_checkpoint_is_computed_anew(tmp_path):
         (tmp_path / "pass-000003.npz").write_bytes(b"PK nothing")
         again = make_model("logistic", "bnd").fit(in_odd_blocks(X), y).coef_
     np.testing.assert_array_equal(again, expected)
+
+
+# -- clusters -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Two worker processes."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def threads():
+    """One worker with two threads, in this process."""
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+@pytest.mark.parametrize(
+    ("task", "method"), [("logistic", "crossfit"), ("softmax", "bnd"), ("squared", "joint")]
+)
+def test_fit_on_a_cluster_equals_fit_in_memory(kind, task, method, request):
+    X, y = make_task(task, 80, 12)
+    with request.getfixturevalue(kind).as_current():
+        model = assert_same_fit(make_model(task, method), X, y)
+        blocks = in_odd_blocks(X)
+        np.testing.assert_array_equal(scores(model, blocks).compute(), scores(model, X))
+
+
+@pytest.mark.parametrize("init", ["mean", "median"])
+def test_fewer_samples_than_features_on_a_cluster(processes, init):
+    X, y = make_task("logistic", 40, 60)
+    with processes.as_current():
+        assert_same_fit(make_model("logistic", "crossfit", init=init), X, y)
+
+
+def pass_hook(monkeypatch, number, action):
+    """Call `action` before a pass."""
+    from suquan._dask.blocks import Blocks
+
+    original = Blocks._pass
+
+    def hooked(self, *args):
+        if self.n_passes == number:
+            action()
+        return original(self, *args)
+
+    monkeypatch.setattr(Blocks, "_pass", hooked)
+
+
+def test_worker_killed_in_the_middle_of_a_fit(processes, monkeypatch):
+    X, y = make_task("logistic", 400, 12)
+    blocks = da.from_array(X, chunks=(50, 12)).map_blocks(np.copy)
+    with processes.as_current():
+        expected = make_model("logistic", "bnd").fit(blocks, y).coef_
+        victim = next(iter(processes.run(os.getpid).values()))
+        pass_hook(monkeypatch, 12, lambda: os.kill(victim, signal.SIGKILL))
+        found = make_model("logistic", "bnd").fit(blocks, y).coef_
+        assert victim not in processes.run(os.getpid).values()
+    np.testing.assert_array_equal(found, expected)
+
+
+def poisoned(block, block_info=None):
+    if block_info[0]["chunk-location"][0] == 2:
+        raise OSError("this part of the disk is gone")
+    return block
+
+
+@pytest.mark.parametrize("kind", [None, "processes"])
+def test_block_that_always_fails_is_named(kind, request):
+    X, y = make_task("logistic", 80, 12)
+    blocks = da.from_array(X, chunks=(20, 12)).map_blocks(poisoned, dtype=X.dtype)
+    context = contextlib.nullcontext()
+    if kind is not None:
+        context = request.getfixturevalue(kind).as_current()
+    with (
+        context,
+        pytest.raises(ValueError, match=r"block 2 of X \(rows 40 to 59\).*disk is gone"),
+    ):
+        make_model("logistic", "bnd").fit(blocks, y)
+
+
+def deadly(block, block_info=None):
+    if block_info[0]["chunk-location"][0] == 1:
+        os._exit(1)
+    return block
+
+
+@pytest.mark.slow
+def test_block_that_kills_its_workers_is_named():
+    import dask
+
+    X, y = make_task("logistic", 80, 12)
+    blocks = da.from_array(X, chunks=(20, 12)).map_blocks(deadly, dtype=X.dtype)
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster),
+        pytest.raises(RuntimeError, match=r"block 1 of X .*died"),
+    ):
+        make_model("logistic", "bnd").fit(blocks, y)
+
+
+def test_lost_client_is_a_clear_error(monkeypatch):
+    X, y = make_task("logistic", 80, 12)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ) as cluster:
+        client = distributed.Client(cluster)
+        pass_hook(monkeypatch, 10, client.close)
+        with pytest.raises(RuntimeError, match=r"client .* is closed"):
+            make_model("logistic", "bnd").fit(in_odd_blocks(X), y)
+
+
+INTERRUPTED = """
+import os
+import numpy as np
+import dask.array as da
+from distributed import Client, LocalCluster
+from suquan import SuquanClassifier
+
+
+def main():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((400, 20)), rng.integers(0, 2, 400)
+    options = dict(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        print(*client.run(os.getpid).values(), flush=True)
+        while True:
+            SuquanClassifier().fit(da.from_array(X, chunks=(50, 20)), y)
+            print("fitted", flush=True)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+def test_interrupt_leaves_no_worker_behind(tmp_path):
+    script = tmp_path / "fit_for_ever.py"
+    script.write_text(INTERRUPTED)
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        workers = [int(pid) for pid in process.stdout.readline().split()]
+        assert process.stdout.readline() == "fitted\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+    assert len(workers) == 2
+    assert "KeyboardInterrupt" in messages
+    for pid in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

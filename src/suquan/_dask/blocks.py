@@ -7,11 +7,13 @@ after one was lost.
 from __future__ import annotations
 
 import os
+import pickle
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import dask
@@ -26,6 +28,8 @@ from suquan.ranking import SampleOperator
 _FAN_IN = 8  # sums that one task of the tree adds up
 # Designs are kept between passes while they take at most this share of the memory of all workers.
 _KEPT_SHARE = 0.1
+# Arguments up to this size travel with every task; longer ones once to every worker.
+_SHORT_BYTES = 1 << 16
 
 
 @dataclass
@@ -152,18 +156,21 @@ class Blocks:
         self.rows, self.journal = rows, journal
         self.n_samples, self.n_features = sum(len(part.y) for part in rows), X.shape[1]
         self.n_passes = 0
-        values = X.to_delayed().ravel()
+        self._values = X.to_delayed().ravel()
+        self._client = _client()
         ranked = [
-            _task(rank_block, part, values[part.number], part, ties, missing) for part in rows
+            task(rank_block, part, self._values[part.number], Packed(part, ties, missing))
+            for part in rows
         ]
-        with _readable_errors(), _quiet():
+        self._blocks: tuple = ()
+        with readable_errors(self._failed_block), quiet():
             self._blocks = dask.persist(*ranked)
         self.kept_bytes = _KEPT_SHARE * _memory()
 
     def sum(self, function: Callable[..., list[np.ndarray]], *arguments: Any) -> list[np.ndarray]:
         """One pass: the sums over the blocks of the arrays that ``function(block, *arguments)`` gives."""
         return self._pass(
-            function, arguments, lambda shared: _tree_sum(self._each(function, shared))
+            function, arguments, lambda shared: tree_sum(self._each(function, shared))
         )
 
     def collect(self, function: Callable[..., list[np.ndarray]], *arguments: Any) -> list[list]:
@@ -178,7 +185,7 @@ class Blocks:
 
         def tasks(shared: list) -> list:
             return [
-                _task(function, self.rows[i], self._blocks[i], self._blocks[j], *shared)
+                task(function, self.rows[i], self._blocks[i], self._blocks[j], *shared)
                 for i, j in index
             ]
 
@@ -187,15 +194,19 @@ class Blocks:
 
     def _each(self, function: Callable, shared: list) -> list:
         return [
-            _task(function, part, block, *shared)
+            task(function, part, block, *shared)
             for part, block in zip(self.rows, self._blocks, strict=True)
         ]
 
     def _pass(self, function: Callable, arguments: tuple, tasks: Callable[[list], Any]) -> Any:
         def compute() -> Any:
-            # One node of the graph for all tasks: sent once to each worker.
-            shared = [dask.delayed(a, traverse=False, pure=False) for a in arguments]
-            with _readable_errors(), _quiet(), one_blas_thread():
+            shared = [_shared(arguments)]
+            if self._client is not None and self._client is not _client():
+                raise DaskConnectionError(
+                    "the Dask client with which the fit began is closed, and the blocks are gone with it. "
+                    "Keep it open until the fit is done."
+                )
+            with readable_errors(self._failed_block), quiet(), one_blas_thread():
                 return dask.compute(tasks(shared))[0]
 
         self.n_passes += 1
@@ -203,32 +214,73 @@ class Blocks:
             return compute()
         return self.journal.recall(function.__name__, arguments, compute)
 
+    def _failed_block(self) -> str | None:
+        """Name of the first block that could not be read or ranked."""
+        if self._client is None:  # nothing remembers which one it was: try them one by one
+            for part in self.rows:
+                try:
+                    dask.compute(self._values[part.number])
+                except Exception:
+                    return part.name
+            return None
+        from distributed import futures_of
 
-def _tree_sum(tasks: list) -> Any:
+        failed = (
+            part.name
+            for part, block in zip(self.rows, self._blocks, strict=True)
+            if any(future.status == "error" for future in futures_of(block))
+        )
+        return next(failed, None)
+
+
+def tree_sum(tasks: list) -> Any:
     while len(tasks) > 1:
-        tasks = [
-            dask.delayed(_add, pure=False)(tasks[k : k + _FAN_IN])
-            for k in range(0, len(tasks), _FAN_IN)
-        ]
+        tasks = [_add(tasks[k : k + _FAN_IN]) for k in range(0, len(tasks), _FAN_IN)]
     return tasks[0]
 
 
+@partial(dask.delayed, pure=False)
 def _add(parts: list[list[np.ndarray]]) -> list[np.ndarray]:
     """Entry by entry sums, in the order of the parts."""
     return [sum(arrays[1:], start=np.array(arrays[0])) for arrays in zip(*parts, strict=True)]
 
 
-def _task(function: Callable, rows: BlockRows, *arguments: Any) -> Any:
+class Packed:
+    """Arguments that Dask need not look into."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+    def __reduce__(self) -> tuple:
+        return Packed, self.values
+
+
+def _shared(arguments: tuple) -> Any:
+    """Arguments of all tasks of a pass: in each of them, or a node of the graph where they are long."""
+    packed = Packed(*arguments)
+    if len(pickle.dumps(packed, protocol=5)) <= _SHORT_BYTES:
+        return packed
+    return dask.delayed(packed, traverse=False, pure=False)
+
+
+def task(function: Callable, rows: BlockRows, *arguments: Any) -> Any:
     """Delayed call whose failure names the block."""
-    call = dask.delayed(_named, pure=False)
-    return call(function, rows.name, os.getpid(), *arguments)
+    return _named(function, rows.name, os.getpid(), *arguments)
 
 
+@partial(dask.delayed, pure=False)
 def _named(function: Callable, name: str, driver: int, *arguments: Any) -> Any:
     if os.getpid() != driver:
         _limit_worker()
     try:
-        return function(*arguments)
+        unpacked = [
+            value
+            for given in arguments
+            for value in (given.values if isinstance(given, Packed) else (given,))
+        ]
+        return function(*unpacked)
     except DaskBlockError:
         raise
     except Exception as error:
@@ -254,7 +306,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No warning that labels and weights travel with the graph: that is meant, a lost block needs them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
@@ -262,45 +314,65 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _readable_errors() -> Iterator[None]:
-    """Failures of the cluster in words that say what to do."""
+def readable_errors(locate: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+    """Failures of a computation in words that say what to do.
+
+    `locate` gives the name of the block that failed, where the error does not.
+    """
+    client = _client()
     try:
         yield
-    except (DaskBlockError, KeyboardInterrupt):
+    except DaskBlockError:
         raise
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__}
+        what = f"{type(error).__name__}: {error}"
+        if kinds & _LOST or (client is not None and client.status != "running"):
+            raise DaskConnectionError(
+                f"the connection to the Dask cluster was lost during the computation ({what}). Start a "
+                "cluster, connect a Client and fit again; a fit inside suquan.checkpoint_fit(directory) "
+                "goes on where it was."
+            ) from error
+        name = locate()
         if "KilledWorker" in kinds:
             raise DaskConnectionError(
-                f"every worker that was given the same task died: {error}. Most often a block does not fit "
-                "the memory of a worker: make the blocks of X smaller (X.rechunk), give workers more "
-                "memory, or look at their logs."
+                f"{name or 'a task'}: every worker that was given it died ({what}). Most often a block does "
+                "not fit the memory of a worker: make the blocks of X smaller (X.rechunk), give workers "
+                "more memory, or look at their logs."
             ) from error
-        lost = {
-            "CommClosedError",
-            "CancelledError",
-            "FutureCancelledError",
-            "FuturesCancelledError",
-            "TimeoutError",
-        }
-        if kinds & lost or "client" in str(error).lower():
-            raise DaskConnectionError(
-                f"the connection to the Dask cluster was lost during the fit ({type(error).__name__}: "
-                f"{error}). Start a cluster, connect a Client and fit again; a fit inside "
-                "suquan.checkpoint_fit(directory) goes on where it was."
-            ) from error
-        raise
+        if name is None:
+            raise
+        raise DaskBlockError(f"{name} could not be read: {what}") from error
+
+
+# Errors by which distributed says that the scheduler or the client is gone.
+_LOST = {
+    "CommClosedError",
+    "CancelledError",
+    "FutureCancelledError",
+    "FuturesCancelledError",
+    "TimeoutError",
+}
+
+
+def _client() -> Any:
+    """The active client of distributed, or None."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        return None
 
 
 def _memory() -> float:
     """Bytes of memory that the workers may use, or of this machine where there is no cluster."""
-    try:
-        from distributed import get_client
-
-        workers = get_client().scheduler_info(n_workers=-1)["workers"].values()
+    client, limits = _client(), []
+    if client is not None:
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
         limits = [worker["memory_limit"] for worker in workers]
-    except (ImportError, ValueError):
-        limits = []
     if limits and all(limits):
         return float(sum(limits))
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,11 @@ def fingerprint(*parts: Any) -> str:
             digest.update(np.ascontiguousarray(part).tobytes())
         elif isinstance(part, (tuple, list)):
             digest.update(f"{type(part).__name__}{len(part)}:{fingerprint(*part)}".encode())
+        elif is_dataclass(part) and not isinstance(part, type):
+            values = [getattr(part, value.name) for value in fields(part)]
+            digest.update(fingerprint(type(part).__name__, *values).encode())
+        elif isinstance(part, type):
+            digest.update(part.__qualname__.encode())
         elif isinstance(part, (str, bytes, int, float, bool, type(None))):
             digest.update(f"{type(part).__name__}{part!r}".encode())
         else:

@@ -9,8 +9,15 @@ import dask.array as da
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from suquan._dask.blocks import BlockRows as BlockRows
-from suquan._dask.blocks import _quiet, _readable_errors, _task, _tree_sum, one_blas_thread
+from suquan._dask.blocks import (
+    BlockRows,
+    Packed,
+    one_blas_thread,
+    quiet,
+    readable_errors,
+    task,
+    tree_sum,
+)
 from suquan.ranking import raise_missing
 from suquan.targets import _usable_weights, mean_target, median_target, sort_samples
 
@@ -45,9 +52,11 @@ def _sum_of_sorted(X: Any, rows: BlockRows, missing: str) -> list[np.ndarray]:
 
 def _mean(X: Any, rows: list[BlockRows], missing: str) -> np.ndarray:
     values = X.to_delayed().ravel()
-    parts = [_task(_sum_of_sorted, part, values[part.number], part, missing) for part in rows]
-    with _readable_errors(), _quiet(), one_blas_thread():
-        ((total, weight),) = dask.compute(_tree_sum(parts))
+    parts = [
+        task(_sum_of_sorted, part, values[part.number], Packed(part, missing)) for part in rows
+    ]
+    with readable_errors(), quiet(), one_blas_thread():
+        ((total, weight),) = dask.compute(tree_sum(parts))
     _usable_weights(None, weight)
     return total / weight
 
@@ -69,7 +78,7 @@ def _median(X: Any, rows: list[BlockRows], weights: np.ndarray, missing: str) ->
     ordered = da.concatenate(
         [
             da.from_delayed(
-                _task(_sorted, part, values[part.number], part, missing),
+                task(_sorted, part, values[part.number], Packed(part, missing)),
                 (len(part.y), n_features + 1),
                 dtype=dtype,
             )
@@ -86,7 +95,7 @@ def _median(X: Any, rows: list[BlockRows], weights: np.ndarray, missing: str) ->
     medians = [
         dask.delayed(_median_of_places, pure=False)(part, observed, shared) for part in parts[:-1]
     ]
-    with _readable_errors(), _quiet(), one_blas_thread():
+    with readable_errors(), quiet(), one_blas_thread():
         return np.concatenate(dask.compute(medians)[0])
 
 
