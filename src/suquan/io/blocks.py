@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,7 +39,6 @@ from suquan.io.writing import TableWriter
 
 WISH = "opening files in blocks"
 IN_BLOCKS = ".npy, .zarr, .parquet, .h5ad"
-METADATA = "zarr.json"  # of version 3, which is written
 DEFAULT_BYTES = 64 * 2**20  # of the blocks that are written
 
 
@@ -376,12 +376,12 @@ def _hidden(path: Path) -> Iterator[Path]:
 
 
 def _discard(folder: Path) -> None:
-    """Remove a zarr folder that tasks may still be writing to.
-
-    Its metadata go first: a task that finds them gone after its write removes what it wrote.
-    """
-    (folder / METADATA).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder that tasks may still be writing to."""
+    for _ in range(100):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.05)
 
 
 def _write_npy(X: Any, path: Path) -> None:
@@ -431,9 +431,11 @@ def _write_zarr(table: BlockTable, path: Path) -> None:
             dtype=X.dtype,
             compressors=None,
             zarr_format=3,
+            chunk_key_encoding={"name": "default", "separator": "."},  # without folders
             attributes={"encoding-type": "array", "encoding-version": "0.2.0"},
         )
-        _write_parts(X, _write_zarr_rows, path=hidden, key="X" if named else None)
+        folder = hidden / "X" if named else hidden
+        _write_parts(X, _write_chunk, path=folder, rows=X.chunksize[0])
         if named:
             _write_names(table, root)
         _put_folder(hidden, path)
@@ -448,13 +450,17 @@ def _even_blocks(X: Any) -> Any:
     return X.rechunk({0: rows}, method="tasks")
 
 
-def _write_zarr_rows(block: np.ndarray, where: Any, path: Path, key: str | None) -> np.ndarray:
-    zarr = require("zarr", "dask", ZARR_WISH)
-    array = zarr.open_array(str(path if key is None else path / key), mode="r+")
-    array[where.start : where.stop] = block
-    if not (path / METADATA).exists():
-        _discard(path)
-        raise TableError(f"{path}: was removed while it was written, because another block failed")
+def _write_chunk(block: np.ndarray, where: Any, path: Path, rows: int) -> np.ndarray:
+    """Write the one chunk of a block: not compressed, it is the bytes of its values.
+
+    Several times faster than through zarr; and a folder that was given up is not made again.
+    """
+    little = block.dtype.newbyteorder("<")
+    with (path / f"c.{where.start // rows}.0").open("wb") as file:
+        file.write(np.ascontiguousarray(block, dtype=little).data)
+        file.write(
+            bytes((rows - len(block)) * block.shape[1] * little.itemsize)
+        )  # chunks are whole
     return np.array([[len(block)]])
 
 
