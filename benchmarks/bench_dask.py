@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=1_000)
     parser.add_argument("--compare-samples", type=int, default=100_000)
-    parser.add_argument("--rows-per-block", type=int, default=20_000)
+    parser.add_argument("--rows-per-block", type=int, default=15_625)
     parser.add_argument("--knots", type=int, default=None, help="n_knots; one per feature")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory-limit", default="3GB", help="of a worker")

@@ -17,6 +17,10 @@ from suquan import (
     SuquanClassifierCV,
     SuquanRegressor,
     checkpoint_fit,
+    compare,
+    load_model,
+    rank_samples,
+    save_model,
 )
 
 da = pytest.importorskip("dask.array")
@@ -132,6 +136,39 @@ def test_float32_designs_on_blocks(method):
     assert_same_fit(model, X.astype(np.float32), y, blocks)
 
 
+@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+@pytest.mark.parametrize("task", TASKS)
+def test_designs_made_anew_in_every_pass(task, method, monkeypatch):
+    monkeypatch.setattr("suquan._dask.blocks._KEPT_SHARE", 0.0)
+    X, y = make_task(task, 90, 12)
+    assert_same_fit(make_model(task, method), X, y)
+
+
+@pytest.mark.parametrize("limit", ["linear.COVARIANCE_FEATURES", "linear.GRAM_SAMPLES"])
+def test_w_step_beyond_its_limits(limit, monkeypatch):
+    monkeypatch.setattr(f"suquan._dask.{limit}", 4)
+    X, y = make_task("logistic", 60, 12 if limit.endswith("FEATURES") else 70)
+    assert_same_fit(make_model("logistic", "fixed"), X, y)
+
+
+def test_f_step_without_hessian_reaches_the_same_target(monkeypatch):
+    monkeypatch.setattr("suquan._dask.target.HESSIAN_NODES", 4)
+    X, y = make_task("logistic", 200, 12)
+    assert_same_fit(make_model("logistic", "joint", tol=1e-11, max_iter=5000), X, y, atol=1e-4)
+
+
+def test_many_features_need_no_covariance_at_first():
+    X, y = make_task("logistic", 700, 300)
+    assert_same_fit(make_model("logistic", "crossfit", alpha=1.0, n_knots=10), X, y)
+
+
+def test_features_that_hardly_move():
+    X, y = make_task("logistic", 300, 20)
+    X[:, :3] = [1e3, 2e3, 3e3]  # always the largest three
+    assert_same_fit(make_model("logistic", "bnd"), X, y)
+    assert_same_fit(make_model("logistic", "fixed", fit_intercept=False), X, y)
+
+
 def test_columns_in_several_blocks_and_labels_on_dask():
     X, y = make_task("squared", 60, 12)
     blocks = da.from_array(X, chunks=(13, 5))
@@ -182,6 +219,21 @@ def test_supervised_normalizer_on_blocks(task):
     np.testing.assert_allclose(result.compute(), here.transform(X), atol=1e-6)
 
 
+def test_tables_as_output_are_refused():
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "fixed").set_output(transform="pandas").fit(X, y)
+    with pytest.raises(ValueError, match="set_output"):
+        model.transform(in_odd_blocks(X))
+
+
+def test_model_fitted_on_blocks_is_saved_and_fitted_anew(tmp_path):
+    X, y = make_task("logistic", 60, 10)
+    model = make_model("logistic", "fixed").fit(in_odd_blocks(X), y)
+    loaded = load_model(save_model(model, tmp_path / "model.suquan"))
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert not hasattr(model.fit(X, y), "n_passes_")
+
+
 def test_samples_that_are_all_constant():
     X, y = np.ones((20, 5)), np.tile([0, 1], 10)
     with pytest.warns(UserWarning, match="nothing to rank"):
@@ -210,6 +262,14 @@ def test_selection_is_refused():
     X, y = make_task("logistic", 60, 10)
     with pytest.raises(TypeError, match="takes no Dask array"):
         SuquanClassifierCV().fit(in_odd_blocks(X), y)
+
+
+def test_what_would_load_the_samples_is_refused():
+    X, y = make_task("logistic", 60, 10)
+    with pytest.raises(TypeError, match="Dask array"):
+        compare(in_odd_blocks(X), y)
+    with pytest.raises(TypeError, match="Dask array"):
+        rank_samples(in_odd_blocks(X))
 
 
 def test_unknown_sizes_and_wrong_shapes_are_refused():

@@ -21,6 +21,7 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
+from suquan._dask._common import is_dask_array
 from suquan._files import replace_file
 from suquan._progress import Progress
 from suquan._scoring import OutputScorer
@@ -202,6 +203,11 @@ def compare(
     >>> result.summary["method"].tolist()
     ['normal', 'uniform', 'crossfit', 'best_fixed']
     """
+    if is_dask_array(X):
+        raise TypeError(
+            "compare works in memory and takes no Dask array. Compare on a sample of the rows, such as "
+            "X[::100].compute()."
+        )
     study = _Study.of(
         X, y, methods, outer_cv, inner_cv, scoring, alphas, smoothnesses, selection, groups,
         random_state, parameters,

@@ -150,6 +150,8 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
             from suquan._dask.fitting import fit_on_blocks
 
             return fit_on_blocks(self, X, y, sample_weight, groups)
+        if hasattr(self, "n_passes_"):
+            del self.n_passes_
         data = self._encode(X, y, sample_weight)
         self._check_task(data)
         if data.classes is not None:
@@ -526,6 +528,8 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         Rounds that led to the target.
     n_iter_ : int
         Inner iterations of all steps.
+    n_passes_ : int
+        Only after a fit on a Dask array: passes over its ranked blocks.
     singular_values_ : ndarray of shape (2,)
         Only for "svd": the two largest ones.
     n_features_in_ : int

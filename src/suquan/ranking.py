@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from suquan._blocks import for_each_block, sum_over_blocks
+from suquan._dask._common import is_dask_array
 from suquan._kernels import operators
 from suquan._kernels.ranking import rank_rows
 from suquan._ordering import kernel_rows
@@ -109,6 +110,11 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
     >>> rank_samples([[30, 10, 20]])[1]
     array([[1, 2, 0]], dtype=uint8)
     """
+    if is_dask_array(X):
+        raise TypeError(
+            "rank_samples takes no Dask array. Rank its blocks, with X.map_blocks and a function "
+            "that calls rank_samples."
+        )
     X = as_samples(X)
     if X.dtype.kind in "iub":
         dtype = np.dtype(np.int64)

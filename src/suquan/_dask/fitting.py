@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from suquan._dask._common import DaskBlockError, as_numpy, block_name, check_row_blocks
@@ -167,6 +168,8 @@ def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: An
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input."
         )
+    if method == "transform":
+        _check_output(estimator)
     fitted = copy.copy(estimator)
     starts = np.cumsum([0, *X.chunks[0]])
     options: dict[str, Any] = {"drop_axis": 1}
@@ -183,6 +186,17 @@ def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: An
         meta=np.empty((0,) * (1 if n_columns is None else 2), dtype),
         **options,
     )
+
+
+def _check_output(estimator: Any) -> None:
+    """Refuse a container that would load the samples: scikit-learn fills it without asking."""
+    chosen = getattr(estimator, "_sklearn_output_config", {}).get("transform")
+    chosen = chosen or sklearn.get_config()["transform_output"]
+    if chosen != "default":
+        raise ValueError(
+            f"set_output(transform={chosen!r}) would load all samples of a Dask array into one table. Use "
+            "set_output(transform='default'), or transform X.compute()."
+        )
 
 
 def _predict_block(

@@ -20,13 +20,14 @@ from suquan.losses import Loss
 from suquan.solvers._algebra import cholesky, cholesky_solve, column_products
 from suquan.solvers._centred_products import CentredProducts
 from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, negligible, null_intercept, sum_to_zero
-from suquan.solvers._newton_batch import Batch, balance_classes, dots
+from suquan.solvers._newton_batch import Batch, balance_classes, dots, wide
 from suquan.solvers._newton_cg import _conjugate_gradients
 from suquan.solvers.linear import RidgeDesign
 
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
 COVARIANCE_FEATURES = 4096  # largest covariance that preconditions: 134 MB; its diagonal beyond
 _CG_LIMIT = 60
+_COVARIANCE_ROWS = 4096
 _FAR = 30.0  # means, in units of the spread, from which columns are centred before products
 _LOOSE = 1e-4  # accuracy of the fit to all samples that fold models start from
 
@@ -106,22 +107,36 @@ class Fits:
         models = None if self.models is None else self.models[which]
         return replace(self, models=models, totals=self.totals[which])
 
-    def batch(self, block: RankedBlock, request: DesignRequest, theta: np.ndarray) -> Batch:
-        """The block's samples as a batch of fits without penalty, at theta."""
+    def batch(
+        self, block: RankedBlock, request: DesignRequest, theta: np.ndarray, *, exact: bool = True
+    ) -> Batch:
+        """The block's samples as a batch of fits without penalty, at theta.
+
+        The scores are remembered in float32, which is enough for Hessians: unless they must be `exact`, those
+        of the last pass at theta are taken.
+        """
         products = request.products(block)
         train = 1.0 if self.models is None else block.train[self.models]
         S = train * block.s / self.totals[:, None]
+        scores = self._scores(block, request, products, theta, exact)
+        return Batch(products, self.loss, block.y, S, 0.0, theta, scores)
+
+    def _scores(self, block, request, products, theta, exact) -> np.ndarray:
         names = [-1] if self.models is None else self.models.tolist()
-        scores = [
-            block.remembered(
-                ("scores", name),
-                token_of(request.f, request.means, point),
-                partial(products.scores, point),
-                keep=True,
-            )
-            for name, point in zip(names, theta, strict=True)
-        ]
-        return Batch(products, self.loss, block.y, S, 0.0, theta, np.stack(scores))
+        tokens = [token_of(request.f, request.means, point) for point in theta]
+        known = [block.memo.get(("scores", name), (None, None)) for name in names]
+        found = [had == wanted for (had, _), wanted in zip(known, tokens, strict=True)]
+        if not exact and all(found):
+            return np.stack([scores for _, scores in known]).astype(np.float64)
+        # Kernels take vectors by fours, and a single one otherwise: padded, the scores of a fit are the same
+        # bits whichever others run beside it, so that a block that lost its memory repeats them.
+        n_fits, pad = len(theta), -len(theta) % 4 if self.models is not None else 0
+        padded = np.concatenate([theta, np.zeros((pad, *theta.shape[1:]))])
+        scores = wide(products.scores, padded)[:n_fits]
+        rounded = scores.astype(np.float32)
+        for name, token, of_fit in zip(names, tokens, rounded, strict=True):
+            block.memo["scores", name] = token, of_fit
+        return scores if exact else rounded.astype(np.float64)
 
 
 # -- what blocks compute ------------------------------------------------------------------------------
@@ -137,7 +152,11 @@ def column_moments(block: RankedBlock, request: DesignRequest) -> Arrays:
 def covariance(block: RankedBlock, request: DesignRequest, n_samples: int) -> Arrays:
     """Part of the covariance of the columns, bordered by the intercept."""
     products = request.products(block)
-    return [products.covariance(np.full(len(block.y), 1.0 / n_samples))]
+    A, total = products.A, np.zeros((block.operator.n_features + 1,) * 2)
+    for start in range(0, len(A), _COVARIANCE_ROWS):  # what is copied to float64 stays small
+        products.A = A[start : start + _COVARIANCE_ROWS]
+        total += products.covariance(np.full(len(products.A), 1.0 / n_samples))
+    return [total]
 
 
 def evaluate(block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray) -> Arrays:
@@ -151,7 +170,7 @@ def hessian_products(
     block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray, V: np.ndarray
 ) -> Arrays:
     """Products of the losses' Hessians with V."""
-    batch = fits.batch(block, request, theta)
+    batch = fits.batch(block, request, theta, exact=False)
     curvature = batch._per_score(batch.loss.curvature, batch.scores)
     return [batch.hessian_product(V, curvature)]
 
