@@ -73,6 +73,22 @@ def make_zarr_v3(path, values):
     array[:] = values
 
 
+def make_plain_zarr(path, values, zarr_format=3):
+    array = zarr.create_array(
+        str(path),
+        shape=values.shape,
+        chunks=(5, P),
+        dtype=values.dtype,
+        compressors=None,
+        zarr_format=zarr_format,
+    )
+    array[:] = values
+
+
+def make_plain_zarr_v2(path, values):
+    make_plain_zarr(path, values, zarr_format=2)
+
+
 def make_zarr_group(path, values):
     as_anndata(values).write_zarr(path)
 
@@ -100,6 +116,8 @@ KINDS = {
     "npy, Fortran": (make_fortran_npy, "x.npy"),
     "zarr 2": (make_zarr_v2, "x.zarr"),
     "zarr 3, sharded": (make_zarr_v3, "x.zarr"),
+    "zarr 3, not compressed": (make_plain_zarr, "x.zarr"),
+    "zarr 2, not compressed": (make_plain_zarr_v2, "x.zarr"),
     "zarr, AnnData": (make_zarr_group, "x.zarr"),
     "zarr, CSR": (make_zarr_csr, "x.zarr"),
     "parquet": (make_parquet, "x.parquet"),
@@ -373,6 +391,26 @@ def test_another_shape_or_type_is_noticed_though_size_and_time_agree(tmp_path, v
     assert path.stat().st_size == before.st_size
     with pytest.raises(TableError, match=r"it was \(37, 11\) float64, it is \(11, 37\)"):
         X.compute()
+
+
+@pytest.mark.parametrize("kind", ["zarr 2", "zarr 3, not compressed", "zarr 2, not compressed"])
+def test_chunks_that_were_never_written_hold_the_fill_value(tmp_path, values, kind):
+    values[5:10] = 0.0
+    path = make(kind, tmp_path, values)
+    assert_array_equal(open_blocks(path, rows_per_block=4).compute(), values)
+    array = zarr.create_array(
+        str(tmp_path / "fill.zarr"), shape=(7, 3), chunks=(2, 3), dtype=float, fill_value=2.5
+    )
+    array[2:4] = 1.0
+    assert_array_equal(open_blocks(tmp_path / "fill.zarr").compute(), array[:])
+
+
+def test_a_chunk_that_ends_early_is_a_table_error(tmp_path, values):
+    path = make("zarr 3, not compressed", tmp_path, values)
+    chunk = path / "c" / "1" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-8])
+    with pytest.raises(TableError, match=r"x\.zarr: damaged.*chunk 1 ends early"):
+        open_blocks(path).compute()
 
 
 def test_a_file_that_went_away_is_named(tmp_path, values):

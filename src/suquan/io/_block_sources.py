@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -365,7 +366,39 @@ class ZarrSource(BlockSource):
             stored = root if self.key is None else root[self.key]
             shape, dtype, _ = _stored_matrix(self.path, stored, _called(self.layer))
             self._check_header(shape, dtype)
+            if self.is_dense and _is_plain(stored):
+                return _plain_rows(self.path / (self.key or ""), stored, start, stop)
             return _matrix_rows(stored, start, stop)
+
+
+def _is_plain(array: Any) -> bool:
+    """Whether the chunks are whole rows and the files the bytes of their values, in this machine's order."""
+    meta = array.metadata
+    if getattr(array, "shards", None) or array.chunks[1] != array.shape[1]:
+        return False
+    if not array.dtype.isnative or sys.byteorder != "little":
+        return False
+    if meta.zarr_format == 2:
+        return meta.compressor is None and not meta.filters and meta.order == "C"
+    little = {"name": "bytes", "configuration": {"endian": "little"}}
+    return [codec.to_dict() for codec in meta.codecs] == [little]
+
+
+def _plain_rows(folder: Path, array: Any, start: int, stop: int) -> np.ndarray:
+    """Rows straight from the files, which takes half the time that zarr takes."""
+    rows, width = array.chunks
+    values = np.empty((stop - start, width), array.dtype)
+    for i in range(start // rows, -(-stop // rows)):
+        a, b = max(start, i * rows), min(stop, (i + 1) * rows)
+        part = values[a - start : b - start]
+        try:
+            with (folder / array.metadata.encode_chunk_key((i, 0))).open("rb") as file:
+                file.seek((a - i * rows) * width * values.itemsize)
+                if file.readinto(part.data.cast("B")) != part.nbytes:
+                    raise EOFError(f"chunk {i} ends early")
+        except FileNotFoundError:
+            part[:] = array.fill_value  # a chunk that was never written
+    return values
 
 
 @contextmanager
