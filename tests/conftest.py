@@ -14,10 +14,7 @@ def process_cluster():
     import dask
     from distributed import LocalCluster
 
-    options = {
-        "distributed.scheduler.allowed-failures": 1,
-        "distributed.comm.timeouts.connect": "5s",
-    }
+    options = {"distributed.scheduler.allowed-failures": 1}
     with (
         dask.config.set(options),
         LocalCluster(
@@ -33,5 +30,5 @@ def processes(process_cluster):
     from distributed import Client
 
     with Client(process_cluster) as client:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=240)
         yield client
