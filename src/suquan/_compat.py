@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import validation
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["check_sample_weight", "validate_data"]
+__all__ = ["check_sample_weight", "output_container", "validate_data"]
 
 
 def validate_data(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
@@ -25,3 +26,8 @@ def check_sample_weight(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     with np.errstate(over="ignore"):
         overflows = not np.isfinite(weights.sum())
     return weights / weights.max() if overflows else weights  # only their ratios matter
+
+
+def output_container(transformer: Any) -> str:
+    """What `transform` gives: "default", or the kind of data frame that ``set_output`` chose."""
+    return _get_output_config("transform", transformer)["dense"]

@@ -14,7 +14,10 @@ from suquan._kernels import operators
 from suquan._ordering import kernel_rows
 from suquan.ranking import code_dtype, code_masks, kernel_dtype, raise_missing
 
-LEARNED = ("median", "mean")
+LEARNED = ("median", "mean", "approximate_median")
+
+# How far from ½ the share of the samples below the "approximate_median" may be; in memory it is exact.
+MEDIAN_ERROR = 0.005
 
 
 def mixture_quantiles(
@@ -221,7 +224,7 @@ def learn_target(
     """Mean or median of the sorted samples, place by place, of shape (n_features,).
 
     Samples with missing values enter with their interpolated quantiles; samples with weight 0 or without any
-    observed value do not enter.
+    observed value do not enter. In memory the approximate median is the median.
     """
     if target == "mean":
         return mean_target(

@@ -64,6 +64,14 @@ Missing = Annotated[
     typer.Option(help="Refuse missing values, or rank the observed ones alone."),
 ]
 NJobs = Annotated[int, typer.Option(metavar="N", help="Processes or threads; -1: all cores.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers do the work."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Do the work on a Dask cluster of N local processes."),
+]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of all folds.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with the results.")]
@@ -150,6 +158,17 @@ def label_choice(
     return LabelChoice(labels, label, positive, time, event, horizon, sample_column, task)
 
 
+def cluster_choice(scheduler: str | None, workers: int | None) -> Any:
+    """The options of a cluster, of which one may be given."""
+    if scheduler is not None and workers is not None:
+        raise typer.BadParameter(
+            "--scheduler is a cluster that runs, --workers starts one; give one"
+        )
+    from suquan.cli._cluster import ClusterChoice
+
+    return ClusterChoice(scheduler, workers)
+
+
 def _show_version(value: bool) -> None:
     if value:
         typer.echo(f"suquan {__version__}")
@@ -222,6 +241,8 @@ def normalize(
         ),
     ] = None,
     n_jobs: NJobs = -1,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -230,6 +251,7 @@ def normalize(
     Tables larger than memory are processed in blocks.
     """
     with running("normalize", quiet=quiet, as_json=as_json) as output:
+        cluster = cluster_choice(scheduler, workers)
         from suquan.cli._normalize import run_normalize
 
         run_normalize(
@@ -245,6 +267,7 @@ def normalize(
             ignore=ignore or (),
             block_samples=block_samples,
             n_jobs=n_jobs,
+            cluster=cluster,
         )
 
 
@@ -334,12 +357,23 @@ def fit(
     ignore: Ignore = None,
     seed: Seed = 0,
     n_jobs: NJobs = -1,
+    choose_samples: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=10,
+            help="In blocks: samples, drawn at random, on which the penalties are chosen.",
+        ),
+    ] = 5000,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Learn a target and a model from labelled samples, and save them in one file."""
     with running("fit", quiet=quiet, as_json=as_json) as output:
         choice = label_choice(labels, label, positive, time, event, horizon, sample_column, task)
+        cluster = cluster_choice(scheduler, workers)
         from suquan.cli._fit import run_fit
 
         run_fit(
@@ -359,6 +393,8 @@ def fit(
             smoothnesses=smoothnesses,
             seed=seed,
             n_jobs=n_jobs,
+            choose_samples=choose_samples,
+            cluster=cluster,
         )
 
 
@@ -390,6 +426,8 @@ def predict(
     samples: Samples = "auto",
     layer: Layer = None,
     ignore: Ignore = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -399,6 +437,7 @@ def predict(
     """
     # Without a file the scores go to standard output, and nothing else does.
     with running("predict", quiet=quiet, as_json=as_json, keep_stdout=scores is None) as output:
+        cluster = cluster_choice(scheduler, workers)
         from suquan.cli._predict import run_predict
 
         run_predict(
@@ -411,6 +450,7 @@ def predict(
             ignore=ignore or (),
             missing=missing,
             max_lost=max_lost,
+            cluster=cluster,
         )
 
 
@@ -465,6 +505,8 @@ def compare(
     ignore: Ignore = None,
     seed: Seed = 0,
     n_jobs: NJobs = -1,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -490,9 +532,11 @@ def compare(
             "--layer": layer,
             "--seed": seed,
         }
+        cluster = cluster_choice(scheduler, workers)
         command = ["suquan", "compare", str(table), *choice.options(), "--out", str(out)]
         command += [str(part) for pair in options.items() if pair[1] is not None for part in pair]
         command += [part for column in ignore or () for part in ("--ignore", column)]
+        command += cluster.options()
         run_compare(
             table,
             out,
@@ -513,4 +557,5 @@ def compare(
             seed=seed,
             n_jobs=n_jobs,
             command=command,
+            cluster=cluster,
         )

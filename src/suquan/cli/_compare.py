@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from suquan._files import replace_file
+from suquan.cli._cluster import NO_CLUSTER, ClusterChoice, folds_on, running_cluster
 from suquan.cli._fit import check_methods, fit_model, save_fitted
 from suquan.cli._inputs import LabelChoice, Problem, load_problem, make_splitter
 from suquan.cli._output import Output
@@ -40,6 +41,7 @@ def run_compare(
     n_jobs: int,
     command: Sequence[str],
     resumable: bool = True,
+    cluster: ClusterChoice = NO_CLUSTER,
 ) -> None:
     """Compare, fit, and write tables, figures, the model and the report."""
     check_methods(methods, METHOD_NAMES)
@@ -60,21 +62,23 @@ def run_compare(
     settings: dict[str, Any] = {"ties": ties, "missing": missing, "n_knots": n_knots}
     grids: dict[str, Any] = {"alphas": alphas, "smoothnesses": smoothnesses}
     try:
-        result = compare(
-            problem.X,
-            problem.y,
-            methods=list(methods),
-            outer_cv=outer,
-            inner_cv=inner,
-            scoring=problem.scoring,
-            n_jobs=n_jobs,
-            random_state=seed,
-            checkpoint=checkpoint,
-            progress=output.shows_progress,
-            n_permutations=permutations,
-            **grids,
-            **settings,
-        )
+        with running_cluster(cluster) as client, folds_on(client):
+            result = compare(
+                problem.X,
+                problem.y,
+                methods=list(methods),
+                outer_cv=outer,
+                inner_cv=inner,
+                scoring=problem.scoring,
+                n_jobs=n_jobs,
+                random_state=seed,
+                checkpoint=checkpoint,
+                progress=output.shows_progress,
+                n_permutations=permutations,
+                **grids,
+                **settings,
+            )
+            model = fit_model(problem, ["crossfit"], inner_cv, seed, n_jobs, settings | grids)
     except KeyboardInterrupt:
         if checkpoint is not None:
             done = len(list(checkpoint.glob("*.npz")))
@@ -82,7 +86,6 @@ def run_compare(
         raise
     result.to_csv(folder)
     say_comparison(output, result)
-    model = fit_model(problem, ["crossfit"], inner_cv, seed, n_jobs, settings | grids)
     save_fitted(model, folder / "model.suquan", problem, inner_cv)
     write_figures(folder / "figures", result, model)
     report = _write_report(

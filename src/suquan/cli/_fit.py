@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
+from suquan.cli._block_inputs import is_array_file, load_block_problem, sample_problem
+from suquan.cli._cluster import NO_CLUSTER, ClusterChoice, folds_on, running_cluster
 from suquan.cli._inputs import LabelChoice, Problem, load_problem, make_splitter
 from suquan.cli._output import Output
 from suquan.io import TableError
 from suquan.linear_model import METHODS
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
 from suquan.persistence import save_model
+
+CHOOSE_SAMPLES = 5000
 
 
 def run_fit(
@@ -34,16 +39,12 @@ def run_fit(
     smoothnesses: int,
     seed: int,
     n_jobs: int,
+    choose_samples: int = CHOOSE_SAMPLES,
+    cluster: ClusterChoice = NO_CLUSTER,
 ) -> None:
     """Choose the penalties by cross-validation, fit to all samples, and save the model."""
     check_destination(destination)
     check_methods(methods, METHODS)
-    problem = load_problem(
-        path, labels, output, samples=samples, layer=layer, ignore=ignore, missing=missing
-    )
-    output.say(
-        f"choosing among {alphas} alphas, {smoothnesses} smoothnesses by {cv[0]}x{cv[1]} folds"
-    )
     settings = {
         "ties": ties,
         "missing": missing,
@@ -51,7 +52,21 @@ def run_fit(
         "alphas": alphas,
         "smoothnesses": smoothnesses,
     }
-    model = fit_model(problem, methods, cv, seed, n_jobs, settings)
+    tell = f"choosing among {alphas} alphas, {smoothnesses} smoothnesses by {cv[0]}x{cv[1]} folds"
+    table: dict[str, Any] = {"samples": samples, "layer": layer, "ignore": ignore}
+    if cluster or is_array_file(path):
+        with running_cluster(cluster) as client:
+            problem = load_block_problem(path, labels, output, **table)
+            some = sample_problem(problem, choose_samples, seed)
+            output.say(f"{tell} of {len(some.y):,} samples")
+            with folds_on(client):
+                model = fit_model(some, methods, cv, seed, n_jobs, settings)
+            fit_all_blocks(model, problem)
+        output.keep(n_samples_to_choose=len(some.y))
+    else:
+        problem = load_problem(path, labels, output, missing=missing, **table)
+        output.say(tell)
+        model = fit_model(problem, methods, cv, seed, n_jobs, settings)
     save_fitted(model, destination, problem, cv)
     say_model(output, model, problem)
     output.say(f"model: {destination}")
@@ -97,6 +112,15 @@ def fit_model(
     ):  # as after a fit to a data frame, without its copies
         part.feature_names_in_ = problem.feature_names.astype(object)
     return model
+
+
+def fit_all_blocks(model: Any, problem: Problem) -> None:
+    """Give a model that was chosen on some samples the fit to all of them, a Dask array."""
+    best = clone(model.best_estimator_).fit(problem.X, problem.y)
+    best.feature_names_in_ = problem.feature_names.astype(object)
+    chosen = {"alpha_": model.alpha_, "smoothness_": model.smoothness_, "best_estimator_": best}
+    fitted = {name: value for name, value in vars(best).items() if name.endswith("_")}
+    vars(model).update(fitted | chosen)
 
 
 def save_fitted(model: Any, path: Path, problem: Problem, cv: tuple[int, int]) -> None:

@@ -65,7 +65,7 @@ class Problem:
 
     Attributes
     ----------
-    X : ndarray of shape (n_samples, n_features)
+    X : ndarray or dask array of shape (n_samples, n_features)
     y : ndarray of shape (n_samples,)
         Numbers in regression; 0 and 1 where a positive value or a horizon was given; otherwise the
         labels themselves.
@@ -75,7 +75,7 @@ class Problem:
         What to record about the data.
     """
 
-    X: np.ndarray
+    X: Any
     y: np.ndarray
     sample_names: np.ndarray
     feature_names: np.ndarray
@@ -109,7 +109,7 @@ def load_problem(
     table, source = _read(path, choice, samples, layer, ignore)
     origin = f"by the names in {choice.file}" if choice.file and samples == "auto" else ""
     say_orientation(output, path, table, samples, origin)
-    keep, y, names, summary = _labels(source, table, choice, output)
+    keep, y, names, summary = find_labels(source, table, choice, output)
     if missing == "error":
         _refuse_gaps(table, keep)
     X = table.values if keep.all() else table.values[keep]
@@ -155,7 +155,7 @@ def _read(
     return table, labels
 
 
-def _labels(
+def find_labels(
     source: LabelTable | Table, table: Table, choice: LabelChoice, output: Output
 ) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
     """Which samples are used, their labels, the names of the classes, and what to record."""

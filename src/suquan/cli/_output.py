@@ -155,6 +155,18 @@ def running(
                 raise
             print(f"suquan {command}: {explain(error)}", file=sys.stderr)
             raise typer.Exit(1) from error
+        except RuntimeError as error:
+            if os.environ.get(DEBUG) or not _is_of_the_cluster(error):
+                raise
+            print(f"suquan {command}: {explain(error)}", file=sys.stderr)
+            raise typer.Exit(1) from error
+
+
+def _is_of_the_cluster(error: RuntimeError) -> bool:
+    # Not imported at the top: `suquan --help` need not wait for NumPy.
+    from suquan._dask._common import DaskConnectionError
+
+    return isinstance(error, DaskConnectionError)
 
 
 def explain(error: BaseException) -> str:

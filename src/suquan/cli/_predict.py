@@ -5,18 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from suquan._dask.collections import RowBlock, iter_computed, map_row_blocks
 from suquan._files import replace_file
-from suquan.alignment import align_features
+from suquan.alignment import AlignedSamples, align_features
+from suquan.cli._block_inputs import is_array_file, open_samples, say_blocks
+from suquan.cli._cluster import NO_CLUSTER, ClusterChoice, running_cluster
 from suquan.cli._fit import check_destination
 from suquan.cli._inputs import FREE_KINDS
 from suquan.cli._output import Output
-from suquan.io import Table, TableError, iter_row_blocks
+from suquan.io import BlockTable, TableError, iter_row_blocks
 from suquan.persistence import ModelFile, read_model
 
 
@@ -31,8 +35,9 @@ def run_predict(
     ignore: Sequence[str],
     missing: str | None,
     max_lost: float,
+    cluster: ClusterChoice = NO_CLUSTER,
 ) -> None:
-    """Score the samples of a table, block by block."""
+    """Score the samples of a table, block by block, on a cluster where one is asked for."""
     if destination is not None:
         check_destination(destination)
         if destination.suffix not in (".csv", ".tsv", ".txt"):
@@ -47,23 +52,30 @@ def run_predict(
         )
     if missing is not None:
         file.estimator.missing = missing
-    samples, why = choose_orientation(path, file.estimator, samples, layer)
-    rows = _score_blocks(path, file, output, samples, why, layer, ignore, max_lost)
     header = score_columns(file)
     delimiter = "," if destination is None or destination.suffix == ".csv" else "\t"
-    records = list(rows)
-    if destination is None:
-        if not output.as_json:
-            _write(sys.stdout, header, records, ",")
-    else:
-        replace_file(destination, lambda f: _write_bytes(f, header, records, delimiter))
+    in_blocks = bool(cluster) or is_array_file(path)
+    with running_cluster(cluster):
+        if in_blocks:
+            table = open_samples(path, samples=samples, layer=layer, ignore=ignore)
+            rows = _score_on_blocks(path, table, file, output, max_lost)
+        else:
+            samples, why = choose_orientation(path, file.estimator, samples, layer)
+            rows = _score_blocks(path, file, output, samples, why, layer, ignore, max_lost)
+        if in_blocks and destination is not None:  # as many as there may be, they are not kept
+            replace_file(destination, lambda f: _write_bytes(f, header, rows, delimiter))
+            output.keep(n_samples=table.n_samples)
+        else:
+            records = list(rows)
+            scores = [dict(zip(header, record, strict=True)) for record in records]
+            output.keep(n_samples=len(records), scores=scores)
+            if destination is not None:
+                replace_file(destination, lambda f: _write_bytes(f, header, records, delimiter))
+            elif not output.as_json:
+                _write(sys.stdout, header, records, ",")
+    if destination is not None:
         output.say(f"scores: {destination}")
-    output.keep(
-        output=None if destination is None else str(destination),
-        n_samples=len(records),
-        columns=header,
-        scores=[dict(zip(header, record, strict=True)) for record in records],
-    )
+    output.keep(output=None if destination is None else str(destination), columns=header)
 
 
 def choose_orientation(path: Path, model: Any, samples: str, layer: str | None) -> tuple[str, str]:
@@ -107,22 +119,78 @@ def _score_blocks(
         )
         if not told:
             told = True
-            n_extra = len(aligned.extra)
-            dropped = f"; {n_extra:,} other{'s' * (n_extra > 1)} dropped" if n_extra else ""
-            output.say(
-                f"{path.name}: samples in {block.orientation} ({why}), "
-                f"{aligned.values.shape[1] - len(aligned.missing):,} of the model's "
-                f"{aligned.values.shape[1]:,} features{dropped}"
-            )
-            output.keep(
-                orientation=block.orientation,
-                n_missing_features=len(aligned.missing),
-                n_extra_features=len(aligned.extra),
-                lost_weight=aligned.lost,
-            )
-        yield from score_rows(aligned.model, aligned.values, block, class_names(file))
+            where = f"{path.name}: samples in {block.orientation} ({why}), "
+            _say_features(output, aligned, where)
+            output.keep(orientation=block.orientation)
+        names = class_names(file)
+        numbers = score_numbers(aligned.model, aligned.values, len(names))
+        yield from score_records(block.sample_names, numbers, names)
         n_samples += block.n_samples
     output.say(f"{n_samples:,} sample{'s' if n_samples > 1 else ''} scored")
+
+
+def _say_features(output: Output, aligned: AlignedSamples, where: str = "") -> None:
+    """Tell how many of the model's features there are."""
+    n_extra, n_features = len(aligned.extra), aligned.values.shape[1]
+    dropped = f"; {n_extra:,} other{'s' * (n_extra > 1)} dropped" if n_extra else ""
+    output.say(
+        f"{where}{n_features - len(aligned.missing):,} of the model's {n_features:,} features{dropped}"
+    )
+    output.keep(
+        n_missing_features=len(aligned.missing),
+        n_extra_features=n_extra,
+        lost_weight=aligned.lost,
+    )
+
+
+def _score_on_blocks(
+    path: Path, table: BlockTable, file: ModelFile, output: Output, max_lost: float
+) -> Iterator[list[Any]]:
+    """Rows of the table of scores; the blocks are scored where they are, and only scores come here."""
+    features = table.feature_names
+    nobody = np.empty((0, table.n_features), table.values.dtype)
+    aligned = align_features(file.estimator, nobody, features, max_lost=max_lost)
+    say_blocks(output, path, table)
+    _say_features(output, aligned)
+    names = class_names(file)
+    numbers = map_row_blocks(
+        _score_block,
+        table.values,
+        dtype=np.float64,
+        width=1 if not names else 2 if len(names) == 2 else 2 * len(names),
+        model=file.estimator,
+        features=features,
+        max_lost=max_lost,
+        n_classes=len(names),
+    )
+    for start, part in iter_computed(numbers):
+        yield from score_records(table.sample_names_of(start, start + len(part)), part, names)
+    output.say(f"{table.n_samples:,} sample{'s' if table.n_samples > 1 else ''} scored")
+
+
+def _score_block(
+    block: np.ndarray, where: RowBlock, model: Any, features: Any, max_lost: float, n_classes: int
+) -> np.ndarray:
+    if not len(block):
+        return np.empty((0, 1 if not n_classes else 2 if n_classes == 2 else 2 * n_classes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of lost features: said once, on the driver
+        try:
+            aligned = align_features(model, block, features, max_lost=max_lost)
+            return score_numbers(aligned.model, aligned.values, n_classes)
+        except ValueError:
+            used = _columns_of(model, features, block.shape[1])
+            names = None if features is None else features[used]
+            where.check(block[:, used], missing=model.missing, feature_names=names)
+            raise
+
+
+def _columns_of(model: Any, features: np.ndarray | None, n_given: int) -> np.ndarray:
+    """Which of the given features the model has."""
+    known = getattr(model, "feature_names_in_", None)
+    if features is None or known is None:
+        return np.arange(n_given)
+    return np.flatnonzero(np.isin(features, [str(name) for name in known]))
 
 
 def class_names(file: ModelFile) -> list[str]:
@@ -147,31 +215,36 @@ def score_columns(file: ModelFile) -> list[str]:
     return ["sample", *each, "predicted"]
 
 
-def score_rows(model: Any, X: np.ndarray, block: Table, names: list[str]) -> Iterator[list[Any]]:
-    """Name, scores, probabilities and class of every sample."""
-    samples = block.sample_names.tolist()
-    if not names:
-        for sample, value in zip(samples, model.predict(X).tolist(), strict=True):
-            yield [sample, value]
-        return
+def score_numbers(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
+    """Values of a regression, else scores and probabilities; of two classes those of the second."""
+    if not n_classes:
+        return model.predict(X)[:, None]
     scores, chances = model.decision_function(X), model.predict_proba(X)
-    if len(names) == 2:
-        chosen = (scores > 0).astype(int).tolist()
-        parts = np.column_stack([scores, chances[:, 1]]).tolist()
-    else:
-        chosen = np.argmax(scores, axis=1).tolist()
-        parts = np.column_stack([scores, chances]).tolist()
-    for sample, numbers, k in zip(samples, parts, chosen, strict=True):
-        yield [sample, *numbers, names[k]]
+    return np.column_stack([scores, chances[:, 1] if n_classes == 2 else chances])
 
 
-def _write(file: IO[str], header: list[str], rows: list[list[Any]], delimiter: str) -> None:
+def score_records(
+    samples: np.ndarray, numbers: np.ndarray, names: list[str]
+) -> Iterator[list[Any]]:
+    """Name, scores, probabilities and class of every sample."""
+    for sample, row in zip(samples.tolist(), numbers.tolist(), strict=True):
+        if not names:
+            yield [sample, *row]
+        elif len(names) == 2:
+            yield [sample, *row, names[int(row[0] > 0)]]
+        else:
+            yield [sample, *row, names[int(np.argmax(row[: len(names)]))]]
+
+
+def _write(file: IO[str], header: list[str], rows: Iterable[list[Any]], delimiter: str) -> None:
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
 
 
-def _write_bytes(file: IO[bytes], header: list[str], rows: list[list[Any]], delimiter: str) -> None:
+def _write_bytes(
+    file: IO[bytes], header: list[str], rows: Iterable[list[Any]], delimiter: str
+) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     _write(text, header, rows, delimiter)
     text.flush()

@@ -1,11 +1,13 @@
 """Tables in files: expression values with their names, labels of the samples, survival times.
 
 Readers and writers for CSV, TSV, Parquet, GCT, GEO series matrix, h5ad and npz. They need the extra ``io``
-(h5ad: the extra ``anndata``), which is loaded when it is used.
+(h5ad: the extra ``anndata``; matrices in blocks, also of zarr and npy: the extra ``dask``), which is loaded
+when it is used.
 """
 
 from suquan.io._errors import TableError
 from suquan.io._table import Table
+from suquan.io.blocks import BlockTable, open_block_table, open_blocks, write_blocks
 from suquan.io.labels import (
     LabelTable,
     SelectedLabels,
@@ -19,6 +21,7 @@ from suquan.io.reading import iter_row_blocks, read_table
 from suquan.io.writing import TableWriter, write_table
 
 __all__ = [
+    "BlockTable",
     "LabelTable",
     "SelectedLabels",
     "SurvivalLabels",
@@ -26,10 +29,13 @@ __all__ = [
     "TableError",
     "TableWriter",
     "iter_row_blocks",
+    "open_block_table",
+    "open_blocks",
     "read_labels",
     "read_table",
     "select_labels",
     "select_numbers",
     "survival_labels",
+    "write_blocks",
     "write_table",
 ]

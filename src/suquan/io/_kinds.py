@@ -17,6 +17,7 @@ SUFFIXES = {
     ".h5ad": "h5ad",
     ".npz": "npz",
 }
+ARRAYS = (".npy", ".zarr")  # see suquan.io.blocks
 TEXT_KINDS = ("csv", "tsv", "gct", "series_matrix")
 DELIMITERS = {"csv": ",", "tsv": "\t", "gct": "\t", "series_matrix": "\t"}
 KNOWN = ".csv, .tsv, .txt, .gct (each also .gz), .parquet, .h5ad, .npz"
@@ -51,6 +52,10 @@ def kind_of_name(path: Path) -> FileKind:
     if gzipped:
         suffixes.pop()
     kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
+    if kind is None and suffixes and suffixes[-1] in ARRAYS:
+        raise TableError(
+            f"{path}: arrays are opened in blocks, by suquan.io.open_blocks, and written by write_blocks"
+        )
     if kind is None or (gzipped and kind not in TEXT_KINDS):
         raise TableError(f"{path}: the kind of table follows from the name; known are {KNOWN}")
     return FileKind(kind, gzipped)

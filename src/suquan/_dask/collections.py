@@ -1,0 +1,363 @@
+"""Dask arrays of samples: how they are told apart, checked block by block, and computed.
+
+Nothing here brings the samples to the driver: what must be seen is looked at inside the tasks.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from suquan._dask._common import DaskConnectionError, is_dask_array
+
+__all__ = [
+    "DaskConnectionError",
+    "RowBlock",
+    "block_weights",
+    "check_row_blocks",
+    "compute",
+    "is_dask_array",
+    "iter_computed",
+    "map_row_blocks",
+    "readable_errors",
+    "take_rows",
+]
+
+
+def check_row_blocks(X: Any, *, name: str = "X", min_samples: int = 1) -> Any:
+    """`X` as a two-dimensional Dask array of real numbers that is cut along its rows only.
+
+    Several blocks of columns are joined lazily. Blocks of unknown length are refused, because counting them
+    would take a pass over the data that was not asked for.
+
+    Parameters
+    ----------
+    X : dask array of shape (n_samples, n_features)
+    name : str, default="X"
+        What the messages call it.
+    min_samples : int, default=1
+
+    Returns
+    -------
+    dask array of shape (n_samples, n_features)
+    """
+    if X.ndim != 2:
+        raise ValueError(
+            f"{name} must have two dimensions, samples x features; got a dask array with {X.ndim}. Reshape it."
+        )
+    if not isinstance(X._meta, np.ndarray):
+        raise TypeError(
+            f"{name} has blocks of type {type(X._meta).__module__}.{type(X._meta).__name__}; dense NumPy "
+            f"blocks are needed: {name}.map_blocks(lambda block: block.toarray()) for sparse ones."
+        )
+    if X.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} is of type {X.dtype}.")
+    if X.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} must hold real numbers; got a dask array of type {X.dtype}. Convert it with "
+            f"{name}.astype(float)."
+        )
+    if np.isnan(np.array([*X.chunks[0], *X.chunks[1]], dtype=float)).any():
+        raise ValueError(
+            f"the blocks of {name} have unknown lengths; call {name}.compute_chunk_sizes() first, which passes "
+            "over the data once."
+        )
+    if X.shape[1] == 0:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required."
+        )
+    if X.shape[0] < min_samples:
+        raise ValueError(
+            f"Found array with {X.shape[0]} sample(s) (shape={X.shape}) while a minimum of {min_samples} is "
+            "required."
+        )
+    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
+# ----------------------------------------------------------------------------------------- inside the tasks
+
+
+class RowBlock:
+    """Rows `start` to `stop` (exclusive) of the samples, for messages from inside a task."""
+
+    def __init__(self, block_info: dict) -> None:
+        self.start, self.stop = block_info[0]["array-location"][0]
+        self.number = block_info[0]["chunk-location"][0]
+
+    def __str__(self) -> str:
+        if self.stop == self.start:
+            return f"block {self.number} (empty)"
+        return f"block {self.number} (rows {self.start} to {self.stop - 1})"
+
+    def check(
+        self,
+        values: np.ndarray,
+        *,
+        missing: str = "error",
+        infinite: str = "error",
+        feature_names: Any = None,
+    ) -> None:
+        """Refuse NaN and infinities, naming the first by its row in the whole array."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(values.sum()):  # the usual case, without an array of marks
+                return
+        if missing == "error":
+            self._refuse(np.isnan(values), "NaN", feature_names, _MISSING_ADVICE)
+        if infinite == "error":
+            self._refuse(np.isinf(values), "infinity", feature_names, "Remove it.")
+
+    def _refuse(self, bad: np.ndarray, what: str, feature_names: Any, advice: str) -> None:
+        if not bad.any():
+            return
+        i, j = np.argwhere(bad)[0]
+        name = f" ({str(feature_names[j])!r})" if feature_names is not None else ""
+        raise ValueError(
+            f"X contains {what}, in {self} first at sample {self.start + i}, feature {j}{name}; "
+            f"{int(bad.any(axis=1).sum())} of the {len(bad)} samples of this block are concerned. {advice}"
+        )
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the block in errors that come out of it."""
+        try:
+            yield
+        except Exception as error:
+            if _NAMED.search(str(error)):
+                raise
+            told = f"{self}: {error}"
+            raise _same_kind(error, told) from error
+
+
+_NAMED = re.compile(r"block \d+ \((rows \d+ to \d+|empty)\)")
+_MISSING_ADVICE = (
+    "Fill them in, drop them, or use missing='ignore' where it is offered to normalise the observed values "
+    "alone."
+)
+
+
+def _same_kind(error: Exception, message: str) -> Exception:
+    """An exception of the same type with another message, or a RuntimeError where that cannot be made."""
+    try:
+        return type(error)(message)
+    except Exception:
+        return RuntimeError(f"{message} [{type(error).__name__}]")
+
+
+def map_row_blocks(
+    function: Callable,
+    X: Any,
+    *others: Any,
+    dtype: Any,
+    width: int | None = None,
+    rows_out: Sequence[int] | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Any:
+    """``function(block, *blocks of others, where=RowBlock, **options)`` for every block of rows, lazily.
+
+    Parameters
+    ----------
+    function : callable
+        Errors that it raises get the name of the block.
+    X : dask array of shape (n_samples, n_features)
+        In one block of columns.
+    *others : dask array of shape (n_samples, ...)
+        In the same blocks of rows.
+    dtype : dtype
+        Of the result.
+    width : int, default=None
+        Columns of the result; None: those of `X`.
+    rows_out : sequence of int, default=None
+        Rows of the result for every block; None: those of `X`.
+    name : str, default=None
+        What the tasks are called.
+    **options
+        Given to the function, in every task: small.
+
+    Returns
+    -------
+    dask array
+    """
+    rows = X.chunks[0] if rows_out is None else tuple(rows_out)
+    return X.map_blocks(
+        _on_block,
+        *others,
+        function=function,
+        options=options,
+        dtype=dtype,
+        chunks=(rows, (X.shape[1] if width is None else width,)),
+        meta=np.empty((0, 0), dtype),
+        name=None,
+        token=name or function.__name__.strip("_"),
+    )
+
+
+def _on_block(
+    block: np.ndarray, *others: np.ndarray, function: Callable, options: dict, block_info: dict
+) -> np.ndarray:
+    where = RowBlock(block_info)
+    with where.named():
+        return function(block, *others, where=where, **options)
+
+
+# ----------------------------------------------------------------------------------------- rows and weights
+
+
+def block_weights(sample_weight: Any, X: Any) -> Any:
+    """Weights of the samples as a Dask array of shape (n_samples, 1) in the blocks of `X`; None stays None.
+
+    A NumPy array is validated here, a Dask array inside the tasks.
+    """
+    if sample_weight is None:
+        return None
+    import dask.array as da
+
+    from suquan._compat import check_sample_weight  # not needed to open files
+
+    if not is_dask_array(sample_weight):
+        rows = np.broadcast_to(np.zeros(1), (X.shape[0], 1))  # stands for X, and takes no memory
+        weights = check_sample_weight(sample_weight, rows)
+        assert weights is not None
+        return da.from_array(weights[:, None], chunks=(X.chunks[0], 1))
+    if sample_weight.shape != (X.shape[0],):
+        raise ValueError(f"sample_weight.shape == {sample_weight.shape}, expected {(X.shape[0],)}!")
+    weights = sample_weight.astype(np.float64).rechunk((X.chunks[0],))[:, None]
+    return map_row_blocks(_checked_weights, weights, dtype=np.float64)
+
+
+def _checked_weights(weights: np.ndarray, where: RowBlock) -> np.ndarray:
+    if not np.all(np.isfinite(weights)) or np.any(weights < 0):
+        raise ValueError(f"sample_weight must be finite and not negative; in {where} it is not.")
+    return weights
+
+
+def take_rows(X: Any, keep: np.ndarray) -> Any:
+    """The rows of `X` where `keep` is true, block by block and lazily; blocks that lose all are left out."""
+    import dask.array as da
+
+    if keep.all():
+        return X
+    bounds = np.cumsum([0, *X.chunks[0]])
+    counts = [int(keep[a:b].sum()) for a, b in pairwise(bounds)]
+    marks = da.from_array(np.asarray(keep, dtype=bool)[:, None], chunks=(X.chunks[0], 1))
+    taken = map_row_blocks(_marked_rows, X, marks, dtype=X.dtype, rows_out=counts)
+    used = [k for k, count in enumerate(counts) if count]
+    return taken if len(used) == len(counts) else taken.blocks[used or [0]]
+
+
+def _marked_rows(block: np.ndarray, marks: np.ndarray, where: RowBlock) -> np.ndarray:
+    return block[marks[:, 0]]
+
+
+# ------------------------------------------------------------------------------------------------ computing
+
+
+def compute(*collections: Any, blocks_of: Any = None) -> tuple:
+    """Compute, with errors of the cluster turned into readable ones.
+
+    Parameters
+    ----------
+    *collections : dask collections
+    blocks_of : dask array, default=None
+        Samples whose rows an error can be traced to.
+    """
+    import dask
+
+    with readable_errors(blocks_of):
+        return dask.compute(*collections)
+
+
+def iter_computed(X: Any, at_once: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
+    """The blocks of rows of `X` one after the other, each with its first row.
+
+    Parameters
+    ----------
+    X : dask array
+    at_once : int, default=None
+        Blocks that are computed together; None: twice the threads there are.
+    """
+    step = at_once or 2 * n_threads()
+    bounds = np.cumsum([0, *X.chunks[0]])
+    for first in range(0, X.numblocks[0], step):
+        some = X.blocks[first : first + step]
+        parts = [some.blocks[k] for k in range(some.numblocks[0])]
+        for k, values in enumerate(compute(*parts, blocks_of=X)):
+            yield int(bounds[first + k]), values
+
+
+def n_threads() -> int:
+    """Threads of the cluster in use, or of this machine."""
+    client = _client()
+    if client is None:
+        import os
+
+        return os.cpu_count() or 1
+    return max(1, sum(client.nthreads().values()))
+
+
+def has_cluster() -> bool:
+    """Whether a client of a cluster is in use."""
+    return _client() is not None
+
+
+def _client() -> Any:
+    if "distributed" not in sys.modules:
+        return None
+    try:
+        return sys.modules["distributed"].get_client()
+    except ValueError:
+        return None
+
+
+@contextmanager
+def readable_errors(X: Any = None) -> Iterator[None]:
+    """Turn what a cluster raises into a :class:`DaskConnectionError` of one line.
+
+    Parameters
+    ----------
+    X : dask array, default=None
+        Samples whose rows a killed task can be traced to.
+    """
+    try:
+        yield
+    except Exception as error:
+        told = _cluster_problem(error, X)
+        if told is None:
+            raise
+        raise DaskConnectionError(told) from error
+
+
+def _cluster_problem(error: BaseException, X: Any) -> str | None:
+    """One line for what a cluster does to its clients; None for every other error."""
+    kind = type(error).__name__
+    if kind == "KilledWorker":
+        times = getattr(error, "allowed_failures", 3) + 1
+        return (
+            f"{_block_of_key(getattr(error, 'task', None), X)} ended {times} workers one after the other, most "
+            "often because their memory is full; use smaller blocks (rows_per_block), or give the workers more "
+            "memory."
+        )
+    lost = ("CommClosedError", "FutureCancelledError", "FuturesCancelledError", "SchedulerClosed")
+    if isinstance(error, CancelledError) or kind in lost:
+        return (
+            "the connection to the Dask cluster was lost before the work was done; see whether its scheduler "
+            "still runs, connect again, and start anew."
+        )
+    return None
+
+
+def _block_of_key(key: Any, X: Any) -> str:
+    """Rows that the task of this key works on, as far as the key tells."""
+    places = [int(part) for part in re.findall(r"\b\d+\b", str(key).partition(",")[2])]
+    if X is None or not places or places[0] >= X.numblocks[0]:
+        return f"the task {key!s}"
+    bounds = np.cumsum([0, *X.chunks[0]])
+    k = places[0]
+    return f"block {k} (rows {bounds[k]} to {bounds[k + 1] - 1})"

@@ -1,0 +1,324 @@
+"""Quantile normalisation of Dask arrays: targets learned in one round, samples normalised lazily."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from suquan._dask.collections import (
+    RowBlock,
+    block_weights,
+    check_row_blocks,
+    compute,
+    has_cluster,
+    map_row_blocks,
+)
+from suquan.preprocessing import _check_fits, _normalize
+from suquan.ranking import kernel_dtype
+from suquan.targets import MEDIAN_ERROR, _finite_target, _median_rows, mean_target, sort_samples
+
+# Partial results that one task adds up: a tree of few levels, with messages of a few vectors.
+PARTS_PER_TASK = 8
+
+# Sorted values that are held at a time while medians are taken, without a cluster to spill them to disk.
+BYTES_OF_SORTED_VALUES = 1 << 30
+BYTES_PER_BLOCK = 1 << 26
+
+_NO_SAMPLE = (
+    "no sample is left to learn the target from: every sample has weight 0 or no observed value. Give at "
+    "least one, or a target that does not look at the data, such as 'normal'."
+)
+
+
+def normalize(
+    X: Any,
+    f: np.ndarray,
+    *,
+    ties: str,
+    missing: str,
+    infinite: str = "allow",
+    feature_names: Any = None,
+) -> Any:
+    """Samples normalised to f: a lazy Dask array in the same blocks of rows.
+
+    Parameters
+    ----------
+    X : dask array of shape (n_samples, n_features)
+    f : ndarray of shape (n_features,)
+    ties, missing
+        The rules of :func:`suquan.quantile_normalize`.
+    infinite : {"error", "allow"}, default="allow"
+    feature_names : array-like, default=None
+        For messages.
+    """
+    X = check_row_blocks(X, min_samples=0)
+    dtype = kernel_dtype(X.dtype)
+    _check_fits(f, dtype)
+    return map_row_blocks(
+        _normalize_block,
+        X,
+        dtype=dtype,
+        name="quantile_normalize",
+        f=f,
+        ties=ties,
+        missing=missing,
+        infinite=infinite,
+        feature_names=feature_names,
+    )
+
+
+def _normalize_block(
+    block: np.ndarray,
+    where: RowBlock,
+    f: np.ndarray,
+    ties: str,
+    missing: str,
+    infinite: str,
+    feature_names: Any,
+) -> np.ndarray:
+    if infinite == "error":
+        where.check(block, missing="ignore", infinite="error", feature_names=feature_names)
+    try:
+        return _normalize(block, f, ties, missing, 1, feature_names)
+    except ValueError:
+        where.check(block, missing=missing, infinite="allow", feature_names=feature_names)
+        raise
+
+
+def learn(
+    X: Any,
+    target: str,
+    *,
+    sample_weight: Any = None,
+    missing: str = "error",
+    infinite: str = "allow",
+    feature_names: Any = None,
+) -> np.ndarray:
+    """Mean or median of the sorted samples, place by place, of shape (n_features,); computes.
+
+    Parameters
+    ----------
+    X : dask array of shape (n_samples, n_features)
+    target : {"mean", "median", "approximate_median"}
+    sample_weight : array or dask array of shape (n_samples,), default=None
+    missing : {"error", "ignore"}, default="error"
+    infinite : {"error", "allow"}, default="allow"
+    feature_names : array-like, default=None
+        For messages.
+    """
+    X = check_row_blocks(X)
+    weights = block_weights(sample_weight, X)
+    rules = {"missing": missing, "infinite": infinite, "feature_names": feature_names}
+    if target == "mean":
+        return _learn_mean(X, weights, rules)
+    if target == "approximate_median":
+        return _sketch_median(X, weights, rules, MEDIAN_ERROR)
+    return _learn_median(X, weights, rules)
+
+
+# ----------------------------------------------------------------------------------------------------- mean
+
+
+def _learn_mean(X: Any, weights: Any, rules: dict) -> np.ndarray:
+    """Every block gives its mean and weight as one vector; these are averaged in a tree."""
+    parts = map_row_blocks(
+        _mean_of_block,
+        X,
+        *([] if weights is None else [weights]),
+        dtype=np.float64,
+        width=X.shape[1] + 1,
+        rows_out=(1,) * X.numblocks[0],
+        name="mean_of_block",
+        **rules,
+    )
+    while parts.numblocks[0] > 1:
+        parts = _joined(parts).map_blocks(
+            _mean_of_means,
+            dtype=np.float64,
+            chunks=((1,) * -(-parts.numblocks[0] // PARTS_PER_TASK), parts.chunks[1]),
+            meta=np.empty((0, 0)),
+        )
+    (mean,) = compute(parts, blocks_of=X)
+    if not mean[0, -1] > 0:
+        raise ValueError(_NO_SAMPLE)
+    return _finite_target(mean[0, :-1], "mean")
+
+
+def _joined(parts: Any) -> Any:
+    """Partial results of one row each, several in a block."""
+    return parts.rechunk({0: PARTS_PER_TASK * parts.chunks[0][0]}, method="tasks")
+
+
+def _usable(block: np.ndarray, weights: np.ndarray | None, where: RowBlock, rules: dict) -> tuple:
+    """Samples with a positive weight and a value, with their weights; what the rules forbid is refused."""
+    where.check(block, **rules)
+    w = np.ones(len(block)) if weights is None else weights[:, 0]
+    keep = w > 0
+    if rules["missing"] == "ignore":
+        keep &= ~np.isnan(block).all(axis=1)
+    return (block, w) if keep.all() else (block[keep], w[keep])
+
+
+def _mean_of_block(
+    block: np.ndarray, weights: np.ndarray | None = None, *, where: RowBlock, **rules: Any
+) -> np.ndarray:
+    block, w = _usable(block, weights, where, rules)
+    out = np.zeros((1, block.shape[1] + 1))
+    if len(block):
+        out[0, :-1], _ = mean_target(block, sample_weight=w, missing="ignore", n_jobs=1)
+        out[0, -1] = w.sum()
+    return out
+
+
+def _mean_of_means(parts: np.ndarray) -> np.ndarray:
+    weight = parts[:, -1].sum()
+    out = np.zeros((1, parts.shape[1]))
+    if weight > 0:
+        out[0, :-1] = (parts[:, -1] / weight) @ parts[:, :-1]
+        out[0, -1] = weight
+    return out
+
+
+# --------------------------------------------------------------------------------------------------- median
+
+
+def _learn_median(X: Any, weights: Any, rules: dict) -> np.ndarray:
+    """Sorted samples, rechunked so that one task sees a few places of all samples."""
+    import dask.array as da
+
+    n_samples, n_features = X.shape
+    dtype = kernel_dtype(X.dtype)
+    ordered = map_row_blocks(_sort_block, X, dtype=dtype, name="sort_samples", **rules)
+    usable = _usable_weights(X, weights, rules["missing"])
+    whole = usable.rechunk((-1, 1))
+    bytes_per_place = n_samples * dtype.itemsize
+    per_block = max(1, min(n_features, BYTES_PER_BLOCK // bytes_per_place))
+    per_pass = n_features
+    if not has_cluster():  # whose workers spill to disk; here memory is all there is
+        per_pass = max(per_block, min(n_features, BYTES_OF_SORTED_VALUES // bytes_per_place))
+    f = np.empty(n_features)
+    for start in range(0, n_features, per_pass):
+        places = ordered[:, start : start + per_pass].rechunk((-1, per_block))
+        medians = da.map_blocks(
+            _median_of_places,
+            places,
+            whole,
+            dtype=np.float64,
+            chunks=((1,), places.chunks[1]),
+            meta=np.empty((0, 0)),
+        )
+        part, weight = compute(medians, usable.sum(), blocks_of=X)
+        if not weight > 0:
+            raise ValueError(_NO_SAMPLE)
+        f[start : start + per_pass] = part[0]
+    return _finite_target(f, "median")
+
+
+def _sort_block(block: np.ndarray, where: RowBlock, **rules: Any) -> np.ndarray:
+    where.check(block, **rules)
+    return sort_samples(block, n_jobs=1)[0]
+
+
+def _usable_weights(X: Any, weights: Any, missing: str) -> Any:
+    """Weights of shape (n_samples, 1), 0 for samples without any value."""
+    import dask.array as da
+
+    if weights is None:
+        weights = da.ones((X.shape[0], 1), chunks=(X.chunks[0], 1))
+    if missing != "ignore":
+        return weights
+    return map_row_blocks(_weight_of_observed, X, weights, dtype=np.float64, width=1)
+
+
+def _weight_of_observed(block: np.ndarray, weights: np.ndarray, where: RowBlock) -> np.ndarray:
+    return np.where(np.isnan(block).all(axis=1, keepdims=True), 0.0, weights)
+
+
+def _median_of_places(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    if not weights.any():
+        return np.full((1, ordered.shape[1]), np.nan)  # refused on the driver, which knows the sum
+    return _median_rows(ordered, weights[:, 0], 1)[None, :]
+
+
+# --------------------------------------------------------------------------------------------------- sketch
+
+
+def _sketch_median(X: Any, weights: Any, rules: dict, error: float) -> np.ndarray:
+    """Median from K evenly spaced quantiles of every block, merged in a tree.
+
+    The K points at (i + ½)/K of a distribution tell the share below any value up to 1/(2K). Summaries side by
+    side err by the mean of their errors, and every level of the tree that draws K points anew adds 1/(2K). So
+    K = ⌈levels/(2·error)⌉ keeps the promise.
+    """
+    levels, n_parts = 1, X.numblocks[0]
+    while n_parts > PARTS_PER_TASK:  # the last level takes the median, and adds nothing
+        levels, n_parts = levels + 1, -(-n_parts // PARTS_PER_TASK)
+    n_points = int(np.ceil(levels / (2 * error)))
+    parts = map_row_blocks(
+        _points_of_block,
+        X,
+        *([] if weights is None else [weights]),
+        dtype=np.float64,
+        width=X.shape[1] + 1,
+        rows_out=(n_points,) * X.numblocks[0],
+        name="points_of_block",
+        n_points=n_points,
+        **rules,
+    )
+    while parts.numblocks[0] > PARTS_PER_TASK:
+        n_blocks = -(-parts.numblocks[0] // PARTS_PER_TASK)
+        parts = _joined(parts).map_blocks(
+            _merged_points,
+            n_points=n_points,
+            dtype=np.float64,
+            chunks=((n_points,) * n_blocks, parts.chunks[1]),
+            meta=np.empty((0, 0)),
+        )
+    last = _joined(parts).map_blocks(
+        _merged_points,
+        n_points=1,
+        dtype=np.float64,
+        chunks=((1,), parts.chunks[1]),
+        meta=np.empty((0, 0)),
+    )
+    (median,) = compute(last, blocks_of=X)
+    if not median[0, -1] > 0:
+        raise ValueError(_NO_SAMPLE)
+    return _finite_target(median[0, :-1], "median")
+
+
+def _points_of_block(
+    block: np.ndarray,
+    weights: np.ndarray | None = None,
+    *,
+    where: RowBlock,
+    n_points: int,
+    **rules: Any,
+) -> np.ndarray:
+    """Evenly spaced quantiles of every place, and in the last column the weight that each stands for."""
+    block, w = _usable(block, weights, where, rules)
+    if not len(block):
+        return np.zeros((n_points, block.shape[1] + 1))
+    ordered = sort_samples(block, n_jobs=1)[0].astype(np.float64, copy=False)
+    return _points(ordered, w, n_points)
+
+
+def _merged_points(parts: np.ndarray, n_points: int) -> np.ndarray:
+    used = parts[:, -1] > 0
+    if not used.any():
+        return np.zeros((n_points, parts.shape[1]))
+    return _points(parts[used, :-1], parts[used, -1], n_points)
+
+
+def _points(values: np.ndarray, weights: np.ndarray, n_points: int) -> np.ndarray:
+    """Of every column the weighted quantiles at (i + ½)/K: the least value with that share up to it."""
+    total = weights.sum()
+    wanted = (np.arange(n_points) + 0.5) / n_points * total
+    out = np.empty((n_points, values.shape[1] + 1))
+    for j in range(values.shape[1]):
+        order = np.argsort(values[:, j], kind="stable")
+        place = np.searchsorted(np.cumsum(weights[order]), wanted)
+        out[:, j] = values[order[np.minimum(place, len(order) - 1)], j]
+    out[:, -1] = total / n_points
+    return out

@@ -1,0 +1,509 @@
+"""Matrices in files as Dask arrays of blocks of samples, and back."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from suquan._dask.collections import (
+    check_row_blocks,
+    compute,
+    is_dask_array,
+    iter_computed,
+    map_row_blocks,
+)
+from suquan.io._block_sources import (
+    ZARR_WISH,
+    BlockSource,
+    H5adSource,
+    NpySource,
+    ParquetSource,
+    ZarrSource,
+)
+from suquan.io._errors import TableError, file_errors, require
+from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
+from suquan.io._source import ReadOptions
+from suquan.io._table import Table, as_names, names_problem
+from suquan.io.writing import TableWriter
+
+WISH = "opening files in blocks"
+IN_BLOCKS = ".npy, .zarr, .parquet, .h5ad"
+DEFAULT_BYTES = 64 * 2**20  # of the blocks that are written
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTable:
+    """Samples in rows, in blocks, with the names that their file has.
+
+    Attributes
+    ----------
+    values : dask array of shape (n_samples, n_features)
+        float32 or float64, cut along the samples.
+    sample_names : ndarray of shape (n_samples,) of str, or None
+        None where the file has none.
+    feature_names : ndarray of shape (n_features,) of str, or None
+        None where the file has none.
+    labels : dict of str to ndarray of shape (n_samples,)
+        Columns that describe the samples and are no features.
+    kind : str
+        Kind of the file: ``"npy"``, ``"zarr"``, ``"parquet"`` or ``"h5ad"``.
+
+    See Also
+    --------
+    open_block_table : Opens one.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from suquan.io import BlockTable
+    >>> table = BlockTable(da.ones((4, 2), chunks=(2, 2)), feature_names=["TP53", "ESR1"])
+    >>> table.n_samples, table.feature_names.tolist(), table.sample_names
+    (4, ['TP53', 'ESR1'], None)
+    """
+
+    values: Any
+    sample_names: np.ndarray | None = None
+    feature_names: np.ndarray | None = None
+    labels: dict[str, np.ndarray] = field(default_factory=dict)
+    kind: str = "zarr"
+
+    def __post_init__(self) -> None:
+        for what, length in (("sample", self.n_samples), ("feature", self.n_features)):
+            names = getattr(self, f"{what}_names")
+            if names is None:
+                continue
+            names = as_names(names, what)
+            if len(names) != length:
+                raise TableError(f"there are {len(names)} {what} names for {length} {what}s")
+            object.__setattr__(self, f"{what}_names", names)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return self.values.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.values.shape[1]
+
+    def sample_names_of(self, start: int, stop: int) -> np.ndarray:
+        """Names of some samples; ``sample_1`` and so on where the file has none."""
+        if self.sample_names is not None:
+            return self.sample_names[start:stop]
+        return np.array([f"sample_{i}" for i in range(start + 1, stop + 1)])
+
+    @property
+    def column_names(self) -> np.ndarray:
+        """Names of the features; ``feature_1`` and so on where the file has none."""
+        if self.feature_names is not None:
+            return self.feature_names
+        return np.array([f"feature_{j}" for j in range(1, self.n_features + 1)])
+
+    def __repr__(self) -> str:
+        return (
+            f"<BlockTable {self.n_samples} samples x {self.n_features} features ({self.kind}), "
+            f"{self.values.numblocks[0]} blocks>"
+        )
+
+
+# -------------------------------------------------------------------------------------------------- opening
+
+
+def open_blocks(
+    path: str | os.PathLike, layer: str | None = None, rows_per_block: int | None = None
+) -> Any:
+    """Open a matrix in a file as a Dask array of blocks of samples.
+
+    Nothing is read but the header. A task opens the file by its path and reads its rows, so that a block can be
+    read again when a worker is lost; all workers must see the file under the same path. A file that changes
+    between reads (shape, type, size, time of modification) is refused.
+
+    Parameters
+    ----------
+    path : str or path-like
+        ``.npy``; ``.zarr``, a folder with a zarr array (version 2 or 3) or an AnnData group; ``.parquet`` with
+        samples in rows, of which the columns of numbers are taken as :func:`read_table` does; ``.h5ad`` with
+        ``X`` dense or CSR.
+    layer : str or None, default=None
+        AnnData files only: the layer to read instead of ``X``.
+    rows_per_block : int or None, default=None
+        Samples in a block. None: about 64 MiB of values, in whole chunks of the storage; a Parquet file is cut
+        between its row groups only.
+
+    Returns
+    -------
+    dask array of shape (n_samples, n_features)
+        float32 or float64.
+
+    Raises
+    ------
+    TableError
+        If the file is missing, damaged, or cannot be read in blocks; from a task, if it has changed.
+
+    See Also
+    --------
+    open_block_table : The same with the names of samples and features.
+    write_blocks : Writes a Dask array.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from suquan import quantile_normalize
+    >>> from suquan.io import open_blocks
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "samples.npy"
+    >>> np.save(path, np.arange(12.0).reshape(6, 2))
+    >>> X = open_blocks(path, rows_per_block=4)
+    >>> X.chunks
+    ((4, 2), (2,))
+    >>> quantile_normalize(X, "uniform").compute()[0]
+    array([0.25, 0.75])
+    """
+    return _blocks(_open(path, layer, ReadOptions(samples="rows")), rows_per_block)
+
+
+def open_block_table(
+    path: str | os.PathLike,
+    layer: str | None = None,
+    rows_per_block: int | None = None,
+    *,
+    label_columns: Iterable[str] = (),
+    ignore_columns: Iterable[str] = (),
+) -> BlockTable:
+    """Open a matrix in a file as a Dask array, with the names and labels that the file has.
+
+    Names and labels are read at once; the values are not.
+
+    Parameters
+    ----------
+    path, layer, rows_per_block
+        As for :func:`open_blocks`.
+    label_columns, ignore_columns : iterable of str, default=()
+        As for :func:`read_table`.
+
+    Returns
+    -------
+    BlockTable
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from suquan.io import Table, open_block_table, write_table
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "expression.parquet"
+    >>> write_table(Table([[1.0, 2.0], [3.0, 4.0]], ["s1", "s2"], ["TP53", "ESR1"]), path)
+    >>> table = open_block_table(path)
+    >>> table
+    <BlockTable 2 samples x 2 features (parquet), 1 blocks>
+    >>> table.sample_names.tolist()
+    ['s1', 's2']
+    """
+    options = ReadOptions(
+        samples="rows", label_columns=tuple(label_columns), ignore_columns=tuple(ignore_columns)
+    )
+    source = _open(path, layer, options)
+    if source.kind in ("npy", "zarr") and options.ignore_columns:
+        raise TableError(f"{path}: an array has no columns to ignore; leave ignore_columns out")
+    with file_errors(source.path, Exception):
+        samples, features, labels = source.names(options)
+    absent = [name for name in options.label_columns if name not in labels]
+    if absent:
+        found = ", ".join(map(repr, labels)) or "none"
+        raise TableError(f"{path}: there is no label {absent[0]!r}; there is {found}")
+    return BlockTable(
+        _blocks(source, rows_per_block),
+        _checked_names(path, samples, "sample"),
+        _checked_names(path, features, "feature"),
+        labels,
+        source.kind,
+    )
+
+
+def _checked_names(path: Any, names: list[str] | None, what: str) -> np.ndarray | None:
+    if names is None:
+        return None
+    problem = names_problem(names)
+    if problem is not None:
+        raise TableError(f"{path}: {what} names: {problem}")
+    return np.array(names, dtype=str)
+
+
+def opens_in_blocks(path: str | os.PathLike) -> bool:
+    """Whether the name of the file says that it can be opened in blocks."""
+    suffix = Path(path).suffix.lower()
+    return suffix in ARRAYS or SUFFIXES.get(suffix) in ("parquet", "h5ad")
+
+
+def _open(path: str | os.PathLike, layer: str | None, options: ReadOptions) -> BlockSource:
+    given, path = path, Path(path).resolve()
+    require("dask.array", "dask", WISH)
+    suffix = path.suffix.lower()
+    if suffix == ".zarr" or path.is_dir():
+        return ZarrSource.open(path, layer)
+    if suffix == ".npy":
+        return NpySource.open(path, layer)
+    kind = kind_of_file(path).kind if suffix in SUFFIXES else None
+    if kind == "parquet":
+        return ParquetSource.open(path, layer, options)
+    if kind == "h5ad":
+        return H5adSource.open(path, layer)
+    raise TableError(
+        f"{given}: cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
+        "with read_table and write_table"
+    )
+
+
+def _blocks(source: BlockSource, rows_per_block: int | None) -> Any:
+    import dask.array as da
+    from dask.base import tokenize
+
+    if rows_per_block is not None and (
+        not isinstance(rows_per_block, int | np.integer) or rows_per_block < 1
+    ):
+        raise ValueError(f"rows_per_block must be an integer of at least 1; got {rows_per_block!r}")
+    bounds = source.row_bounds(rows_per_block)
+    with file_errors(source.path):
+        stamps = source.stamps(bounds)
+    plan = np.column_stack([bounds[:-1], bounds[1:], stamps]).astype(np.int64)
+    steps = da.from_array(plan, chunks=(1, 3), name=f"rows-{tokenize(source, plan)}")
+    return steps.map_blocks(
+        _read_block,
+        source=source,
+        dtype=source.dtype,
+        chunks=(tuple(np.diff(bounds).tolist()), (source.shape[1],)),
+        meta=np.empty((0, 0), source.dtype),
+        token=f"read-{source.kind}",
+    )
+
+
+def _read_block(step: np.ndarray, source: BlockSource) -> np.ndarray:
+    start, stop, stamp = step[0].tolist()
+    return source.read_block(start, stop, stamp)
+
+
+# -------------------------------------------------------------------------------------------------- writing
+
+
+def write_blocks(values: Any, path: str | os.PathLike) -> Path:
+    """Write a Dask array of samples into a file, block by block.
+
+    The workers write zarr and npy side by side, and so must see the folder under the same path; the blocks of
+    the other kinds pass through this process one after the other. The file appears when it is complete: it is
+    written under another name in the same folder and renamed. A zarr folder or file that is there is replaced.
+
+    Parameters
+    ----------
+    values : dask array of shape (n_samples, n_features), or BlockTable
+        Names and labels of a table go into the file, but for npy, which has no place for them. A zarr folder
+        is then an AnnData group, otherwise an array (version 3, not compressed, a chunk per block).
+    path : str or path-like
+        ``.zarr``, ``.npy``, or any kind that :func:`write_table` knows.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import dask.array as da
+    >>> from suquan.io import open_blocks, write_blocks
+    >>> path = write_blocks(da.ones((5, 3), chunks=(2, 3)), pathlib.Path(tempfile.mkdtemp()) / "ones.npy")
+    >>> open_blocks(path).compute().sum()
+    np.float64(15.0)
+    """
+    require("dask.array", "dask", "writing blocks")
+    path = Path(path)
+    table = values if isinstance(values, BlockTable) else None
+    if table is None:
+        if not is_dask_array(values):
+            raise TypeError(
+                f"values must be a dask array or a BlockTable; got {type(values).__name__}. Write a NumPy "
+                "array with numpy.save."
+            )
+        table = BlockTable(values)
+    table = replace(table, values=check_row_blocks(table.values))
+    if path.suffix.lower() not in ARRAYS:
+        _write_table(table, path)
+    elif path.suffix.lower() == ".zarr":
+        _write_zarr(table, path)
+    else:
+        _write_npy(table.values, path)
+    return path
+
+
+def check_block_destination(path: Path) -> None:
+    """Refuse a place that cannot be written to, before the work begins."""
+    if path.suffix.lower() not in ARRAYS:
+        TableWriter(path)
+        return
+    if not path.resolve().parent.is_dir():
+        raise TableError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.suffix.lower() == ".npy" and path.is_dir():
+        raise TableError(f"{path}: this is a directory; give a file")
+    if path.suffix.lower() == ".zarr" and path.exists() and not _is_zarr(path):
+        raise TableError(f"{path}: is there and is no zarr; give another name, or remove it")
+
+
+def _is_zarr(path: Path) -> bool:
+    return any((path / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup"))
+
+
+@contextmanager
+def _hidden(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path`, which is removed where the work fails."""
+    check_block_destination(path)
+    hidden = path.resolve().parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        with file_errors(path):
+            yield hidden
+    finally:
+        if hidden.is_dir():
+            _discard(hidden)
+        else:
+            hidden.unlink(missing_ok=True)
+
+
+def _discard(folder: Path) -> None:
+    """Remove a folder that tasks may still be writing to."""
+    for _ in range(100):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.05)
+
+
+def _write_npy(X: Any, path: Path) -> None:
+    with _hidden(path) as hidden:
+        with hidden.open("wb") as file:
+            header = {
+                "descr": npy.dtype_to_descr(X.dtype),
+                "fortran_order": False,
+                "shape": X.shape,
+            }
+            npy.write_array_header_2_0(file, header)
+            offset = file.tell()
+            file.truncate(offset + X.shape[0] * X.shape[1] * X.dtype.itemsize)
+        _write_parts(X, _write_npy_rows, path=hidden, offset=offset)
+        os.replace(hidden, path)
+
+
+def _write_parts(X: Any, write: Any, **options: Any) -> None:
+    """Write every block in its task; only the counts come back."""
+    n_blocks = X.numblocks[0]
+    counts = map_row_blocks(
+        write, X, dtype=np.int64, width=1, rows_out=(1,) * n_blocks, name="write_block", **options
+    )
+    (done,) = compute(counts, blocks_of=X)
+    if int(done.sum()) != X.shape[0]:
+        raise TableError(f"{options['path']}: {int(done.sum())} of {X.shape[0]} rows were written")
+
+
+def _write_npy_rows(block: np.ndarray, where: Any, path: Path, offset: int) -> np.ndarray:
+    with path.open("r+b") as file:
+        file.seek(offset + where.start * block.shape[1] * block.dtype.itemsize)
+        file.write(np.ascontiguousarray(block).data)
+    return np.array([[len(block)]])
+
+
+def _write_zarr(table: BlockTable, path: Path) -> None:
+    zarr = require("zarr", "dask", ZARR_WISH)
+    X = _even_blocks(table.values)
+    named = table.sample_names is not None or table.feature_names is not None or table.labels
+    with _hidden(path) as hidden:
+        root = zarr.open_group(str(hidden), mode="w", zarr_format=3) if named else None
+        zarr.create_array(
+            str(hidden),
+            name="X" if named else None,
+            shape=X.shape,
+            chunks=X.chunksize,
+            dtype=X.dtype,
+            compressors=None,
+            zarr_format=3,
+            chunk_key_encoding={"name": "default", "separator": "."},  # without folders
+            attributes={"encoding-type": "array", "encoding-version": "0.2.0"},
+        )
+        folder = hidden / "X" if named else hidden
+        _write_parts(X, _write_chunk, path=folder, rows=X.chunksize[0])
+        if named:
+            _write_names(table, root)
+        _put_folder(hidden, path)
+
+
+def _even_blocks(X: Any) -> Any:
+    """Blocks of one length, so that no two tasks write to one chunk."""
+    lengths = X.chunks[0]
+    if len(set(lengths[:-1])) <= 1 and 0 < lengths[-1] <= lengths[0]:
+        return X
+    rows = max(1, min(max(lengths), DEFAULT_BYTES // (X.shape[1] * X.dtype.itemsize)))
+    return X.rechunk({0: rows}, method="tasks")
+
+
+def _write_chunk(block: np.ndarray, where: Any, path: Path, rows: int) -> np.ndarray:
+    """Write the one chunk of a block: not compressed, it is the bytes of its values.
+
+    Several times faster than through zarr; and a folder that was given up is not made again.
+    """
+    little = block.dtype.newbyteorder("<")
+    with (path / f"c.{where.start // rows}.0").open("wb") as file:
+        file.write(np.ascontiguousarray(block, dtype=little).data)
+        file.write(
+            bytes((rows - len(block)) * block.shape[1] * little.itemsize)
+        )  # chunks are whole
+    return np.array([[len(block)]])
+
+
+def _write_names(table: BlockTable, root: Any) -> None:
+    """Names and labels, as AnnData writes them."""
+    io = require("anndata.io", "anndata", "writing names into zarr")
+    pandas = require("pandas", "anndata", "writing names into zarr")
+    index = pandas.Index(table.sample_names_of(0, table.n_samples).tolist(), dtype=object)
+    columns = {
+        name: pandas.Series(column, index, dtype=None if column.dtype.kind == "f" else object)
+        for name, column in table.labels.items()
+    }
+    obs = pandas.DataFrame(columns, index=index)
+    var = pandas.DataFrame(index=pandas.Index(table.column_names.tolist(), dtype=object))
+    parts = {"obs": obs, "var": var}
+    parts |= {group: {} for group in ("layers", "obsm", "obsp", "varm", "varp", "uns")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of defaults of AnnData's next version
+        for name, part in parts.items():
+            io.write_elem(root, name, part)
+    root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+
+
+def _put_folder(hidden: Path, path: Path) -> None:
+    """Give a finished folder its name; one that was there goes away only then."""
+    if not path.exists():
+        os.replace(hidden, path)
+        return
+    old = hidden.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
+    os.replace(path, old)
+    try:
+        os.replace(hidden, path)
+    except BaseException:
+        os.replace(old, path)
+        raise
+    shutil.rmtree(old)
+
+
+def _write_table(table: BlockTable, path: Path) -> None:
+    with TableWriter(path) as writer:
+        for start, values in iter_computed(table.values):
+            stop = start + len(values)
+            labels = {name: column[start:stop] for name, column in table.labels.items()}
+            if stop > start:
+                names = table.sample_names_of(start, stop)
+                writer.write(Table(values, names, table.column_names, labels))

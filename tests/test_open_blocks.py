@@ -1,0 +1,523 @@
+"""Files as Dask arrays of blocks, and Dask arrays as files."""
+
+import os
+import shutil
+import signal
+import threading
+import time
+
+import anndata
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from suquan import QuantileNormalizer, quantile_normalize
+from suquan.io import (
+    BlockTable,
+    Table,
+    TableError,
+    open_block_table,
+    open_blocks,
+    read_table,
+    write_blocks,
+    write_table,
+)
+from suquan.io.blocks import opens_in_blocks
+
+N, P = 37, 11
+SAMPLES = np.array([f"s{i}" for i in range(N)])
+FEATURES = np.array([f"g.{j}" for j in range(P)])  # with dots, which Parquet could take for paths
+GROUP = np.array(["a", "b"] * 18 + ["a"])
+
+
+@pytest.fixture
+def values():
+    return np.round(np.random.default_rng(0).lognormal(size=(N, P)), 2)
+
+
+def as_anndata(values, matrix=None):
+    matrix = values if matrix is None else matrix
+    return anndata.AnnData(
+        X=matrix,
+        obs=pd.DataFrame({"group": GROUP}, index=SAMPLES),
+        var=pd.DataFrame(index=FEATURES),
+        layers={"twice": 2 * matrix},
+    )
+
+
+def make_npy(path, values):
+    np.save(path, values)
+
+
+def make_fortran_npy(path, values):
+    np.save(path, np.asfortranarray(values))
+
+
+def make_zarr_v2(path, values):
+    array = zarr.create_array(
+        str(path), shape=values.shape, chunks=(5, 4), dtype=values.dtype, zarr_format=2
+    )
+    array[:] = values
+
+
+def make_zarr_v3(path, values):
+    array = zarr.create_array(
+        str(path), shape=values.shape, chunks=(5, 4), shards=(10, 8), dtype=values.dtype
+    )
+    array[:] = values
+
+
+def make_plain_zarr(path, values, zarr_format=3):
+    array = zarr.create_array(
+        str(path),
+        shape=values.shape,
+        chunks=(5, P),
+        dtype=values.dtype,
+        compressors=None,
+        zarr_format=zarr_format,
+    )
+    array[:] = values
+
+
+def make_plain_zarr_v2(path, values):
+    make_plain_zarr(path, values, zarr_format=2)
+
+
+def make_zarr_group(path, values):
+    as_anndata(values).write_zarr(path)
+
+
+def make_zarr_csr(path, values):
+    as_anndata(values, sparse.csr_matrix(values)).write_zarr(path)
+
+
+def make_parquet(path, values):
+    table = Table(values, SAMPLES, FEATURES, {"group": GROUP})
+    write_table(table, path.with_name("whole.parquet"))
+    pq.write_table(pq.read_table(path.with_name("whole.parquet")), path, row_group_size=8)
+
+
+def make_h5ad(path, values):
+    write_table(Table(values, SAMPLES, FEATURES, {"group": GROUP}), path)
+
+
+def make_h5ad_csr(path, values):
+    as_anndata(values, sparse.csr_matrix(values)).write_h5ad(path)
+
+
+KINDS = {
+    "npy": (make_npy, "x.npy"),
+    "npy, Fortran": (make_fortran_npy, "x.npy"),
+    "zarr 2": (make_zarr_v2, "x.zarr"),
+    "zarr 3, sharded": (make_zarr_v3, "x.zarr"),
+    "zarr 3, not compressed": (make_plain_zarr, "x.zarr"),
+    "zarr 2, not compressed": (make_plain_zarr_v2, "x.zarr"),
+    "zarr, AnnData": (make_zarr_group, "x.zarr"),
+    "zarr, CSR": (make_zarr_csr, "x.zarr"),
+    "parquet": (make_parquet, "x.parquet"),
+    "h5ad": (make_h5ad, "x.h5ad"),
+    "h5ad, CSR": (make_h5ad_csr, "x.h5ad"),
+}
+NAMED = [kind for kind in KINDS if kind.startswith(("parquet", "h5ad"))] + ["zarr, AnnData"]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::anndata.ImplicitModificationWarning"),
+    pytest.mark.filterwarnings("ignore:Writing zarr v2 data will no longer"),
+    pytest.mark.filterwarnings("ignore:zarr v3 autosharding"),
+]
+
+
+def make(kind, folder, values):
+    write, name = KINDS[kind]
+    write(folder / name, values)
+    return folder / name
+
+
+# -------------------------------------------------------------------------------------------------- reading
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_blocks_are_the_rows_of_the_file(tmp_path, values, kind, dtype):
+    path = make(kind, tmp_path, values.astype(dtype))
+    for rows in (None, 1, 6, 1000):
+        X = open_blocks(path, rows_per_block=rows)
+        assert (X.shape, X.dtype) == ((N, P), dtype)
+        assert X.numblocks == (1 if rows in (None, 1000) else -(-N // rows), 1)
+        assert_array_equal(X.compute(), values.astype(dtype))
+    some = open_blocks(path, rows_per_block=6)
+    assert_array_equal(some[10:20].compute(), values.astype(dtype)[10:20])
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_names_and_labels_are_those_of_the_file(tmp_path, values, kind):
+    table = open_block_table(make(kind, tmp_path, values), rows_per_block=10)
+    assert_array_equal(table.sample_names, SAMPLES)
+    assert_array_equal(table.feature_names, FEATURES)
+    assert_array_equal(table.labels["group"], GROUP)
+    assert_array_equal(table.values.compute(), values)
+    assert table.values.numblocks[0] == 4
+
+
+def test_arrays_have_no_names(tmp_path, values):
+    for kind in ("npy", "zarr 3, sharded"):
+        table = open_block_table(make(kind, tmp_path, values))
+        assert table.sample_names is None
+        assert table.feature_names is None
+        assert table.sample_names_of(3, 5).tolist() == ["sample_4", "sample_5"]
+        assert table.column_names[:2].tolist() == ["feature_1", "feature_2"]
+
+
+@pytest.mark.parametrize("kind", ["zarr, AnnData", "zarr, CSR", "h5ad, CSR"])
+def test_layers_are_read_by_name(tmp_path, values, kind):
+    path = make(kind, tmp_path, values)
+    assert_array_equal(open_blocks(path, "twice", 9).compute(), 2 * values)
+    with pytest.raises(TableError, match="no layer 'thrice'"):
+        open_blocks(path, "thrice")
+
+
+def test_columns_of_a_parquet_file_are_chosen_as_when_it_is_read(tmp_path, values):
+    frame = pd.DataFrame(values, columns=FEATURES, index=SAMPLES).assign(
+        group=GROUP, age=np.arange(N)
+    )
+    frame.to_parquet(tmp_path / "x.parquet", row_group_size=10)
+    options = {"label_columns": ["age"], "ignore_columns": ["g.3"]}
+    expected = read_table(tmp_path / "x.parquet", **options)
+    got = open_block_table(tmp_path / "x.parquet", rows_per_block=7, **options)
+    assert_array_equal(got.values.compute(), expected.values)
+    assert_array_equal(got.feature_names, expected.feature_names)
+    assert_array_equal(got.sample_names, expected.sample_names)
+    assert set(got.labels) == {"group", "age"}
+    assert_array_equal(got.labels["age"], expected.labels["age"])
+
+
+def test_blocks_fit_the_storage(tmp_path, values, monkeypatch):
+    sources = "suquan.io._block_sources.BYTES_PER_BLOCK"
+    monkeypatch.setattr(sources, 13 * P * 8)
+    rows = {
+        kind: open_blocks(make(kind, tmp_path, values)).chunks[0]
+        for kind in ("npy", "parquet", "h5ad, CSR")
+    }
+    assert rows["npy"] == (13, 13, 11)
+    assert rows["parquet"] == (8, 8, 8, 13)  # of whole groups two would be too many
+    assert rows["h5ad, CSR"] == (13, 13, 11)
+    assert open_blocks(make("zarr 3, sharded", tmp_path, values)).chunks[0] == (10, 10, 10, 7)
+    monkeypatch.setattr(sources, 3 * P * 8)  # less than a chunk holds
+    assert open_blocks(tmp_path / "x.zarr").chunks[0] == (10, 10, 10, 7)
+    assert open_blocks(tmp_path / "x.parquet").chunks[0] == (8, 8, 8, 8, 5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (np.int16, np.float32),
+        (np.uint8, np.float32),
+        (np.int64, np.float64),
+        (np.float16, np.float32),
+    ],
+)
+def test_whole_numbers_become_floats(tmp_path, values, dtype, expected):
+    whole = values.astype(dtype)
+    for kind in ("npy", "zarr 3, sharded", "h5ad, CSR"):
+        if dtype == np.float16 and kind == "h5ad, CSR":
+            continue  # no sparse matrices of that type
+        X = open_blocks(make(kind, tmp_path, whole))
+        assert X.dtype == expected
+        assert_array_equal(X.compute(), whole)
+        shutil.rmtree(tmp_path / "x.zarr", ignore_errors=True)
+
+
+def test_the_same_file_has_the_same_tasks(tmp_path, values):
+    path = make("npy", tmp_path, values)
+    assert open_blocks(path).name == open_blocks(path).name
+    assert open_blocks(path).name != open_blocks(path, rows_per_block=3).name
+
+
+def test_a_path_is_found_from_another_folder(tmp_path, values, monkeypatch):
+    make("npy", tmp_path, values)
+    monkeypatch.chdir(tmp_path)
+    X = open_blocks("x.npy")
+    monkeypatch.chdir("/")
+    assert_array_equal(X.compute(), values)
+
+
+# ---------------------------------------------------------------------------------- what cannot be opened
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere.npy", "no such file"),
+        ("nowhere.zarr", "no such folder"),
+        ("nowhere.parquet", "no such file"),
+        ("nowhere.h5ad", "no such file"),
+        ("x.csv", "no such file"),
+        ("x.xlsx", "cannot be opened in blocks"),
+    ],
+)
+def test_missing_files_are_named(tmp_path, name, message):
+    with pytest.raises(TableError, match=message) as caught:
+        open_blocks(tmp_path / name)
+    assert name in str(caught.value)
+
+
+def test_other_kinds_are_refused_with_advice(tmp_path, values):
+    write_table(Table(values, SAMPLES, FEATURES), tmp_path / "x.csv")
+    with pytest.raises(TableError, match=r"x\.csv: cannot be opened in blocks.*convert it"):
+        open_blocks(tmp_path / "x.csv")
+    np.save(tmp_path / "x.npy", values)
+    with pytest.raises(TableError, match="open_blocks"):
+        read_table(tmp_path / "x.npy")
+    assert opens_in_blocks("a.pq")
+    assert opens_in_blocks("a.zarr")
+    assert not opens_in_blocks("a.csv.gz")
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "h5ad"])
+@pytest.mark.parametrize("keep", [0, 7, 100, 0.9])
+def test_damaged_files_are_table_errors(tmp_path, values, kind, keep):
+    path = make(kind, tmp_path, values)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(keep * len(data)) if isinstance(keep, float) else keep])
+    with pytest.raises(TableError, match=path.name) as caught:
+        open_blocks(path).compute()
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_zarr_is_a_table_error(tmp_path, values):
+    path = make("zarr 2", tmp_path, values)
+    (path / ".zarray").write_text("{")
+    with pytest.raises(TableError, match=r"x\.zarr"):
+        open_blocks(path)
+    (tmp_path / "empty.zarr").mkdir()
+    with pytest.raises(TableError, match=r"empty\.zarr"):
+        open_blocks(tmp_path / "empty.zarr")
+    (tmp_path / "file.zarr").write_text("zarr")
+    with pytest.raises(TableError, match="is a folder, this is a file"):
+        open_blocks(tmp_path / "file.zarr")
+    zarr.open_group(str(tmp_path / "group.zarr"), mode="w")
+    with pytest.raises(TableError, match="has no X"):
+        open_blocks(tmp_path / "group.zarr")
+
+
+@pytest.mark.parametrize(
+    "bad", [np.ones(3), np.ones((2, 2, 2)), np.ones((0, 3)), np.ones((2, 2), complex)]
+)
+def test_what_is_no_matrix_of_numbers_is_refused(tmp_path, bad):
+    np.save(tmp_path / "x.npy", bad)
+    with pytest.raises(TableError, match=r"samples x features|integers or floats"):
+        open_blocks(tmp_path / "x.npy")
+    zarr.save_array(str(tmp_path / "x.zarr"), bad)
+    with pytest.raises(TableError, match=r"samples x features|integers or floats"):
+        open_blocks(tmp_path / "x.zarr")
+
+
+def test_nothing_is_unpickled(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([[{}]]), allow_pickle=True)
+    with pytest.raises(TableError, match="object"):
+        open_blocks(tmp_path / "x.npy")
+
+
+def test_matrices_by_feature_and_layers_of_arrays_are_refused(tmp_path, values):
+    as_anndata(values, sparse.csc_matrix(values)).write_h5ad(tmp_path / "x.h5ad")
+    with pytest.raises(TableError, match="CSR"):
+        open_blocks(tmp_path / "x.h5ad")
+    for kind in ("npy", "zarr 2", "parquet"):
+        with pytest.raises(TableError, match="leave layer out"):
+            open_blocks(make(kind, tmp_path, values), layer="X")
+
+
+def test_integers_that_are_not_exact_are_refused_in_their_block(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([[1, 2], [2**53 + 1, 3]]))
+    X = open_blocks(tmp_path / "x.npy", rows_per_block=1)
+    assert X[:1].compute().tolist() == [[1.0, 2.0]]
+    with pytest.raises(TableError, match="not exact"):
+        X.compute()
+
+
+def test_repeated_names_are_refused(tmp_path, values):
+    frame = pa.table({"name": ["a", "a"], "x": [1.0, 2.0]})
+    pq.write_table(frame, tmp_path / "x.parquet")
+    with pytest.raises(TableError, match=r"x\.parquet: sample names: 'a' occurs more than once"):
+        open_block_table(tmp_path / "x.parquet")
+    assert open_blocks(tmp_path / "x.parquet").shape == (2, 1)  # which does not read them
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2.5])
+def test_impossible_block_lengths_are_refused(tmp_path, values, rows):
+    with pytest.raises(ValueError, match="rows_per_block"):
+        open_blocks(make("npy", tmp_path, values), rows_per_block=rows)
+
+
+# ------------------------------------------------------------------------------------------------- changes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_changed_is_refused(tmp_path, values, kind):
+    path = make(kind, tmp_path, values)
+    X = open_blocks(path, rows_per_block=10)
+    assert_array_equal(X.compute(), values)
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    make(kind, tmp_path, values[::-1])  # the same shape, type and very likely size
+    later = time.time_ns() + 10**9
+    for file in [path, *path.rglob("*")]:
+        os.utime(file, ns=(later, later))
+    with pytest.raises(TableError, match="changed since it was opened"):
+        X.compute()
+    assert_array_equal(open_blocks(path).compute(), values[::-1])
+
+
+def test_one_changed_chunk_of_zarr_is_refused_alone(tmp_path, values):
+    path = make("zarr 2", tmp_path, values)
+    X = open_blocks(path, rows_per_block=5)
+    time.sleep(0.02)
+    zarr.open_array(str(path), mode="r+")[7, 3] = 99.0
+    with pytest.raises(TableError, match="changed since it was opened"):
+        X.blocks[1].compute()
+    assert_array_equal(X.blocks[0].compute(), values[:5])
+
+
+def test_another_shape_or_type_is_noticed_though_size_and_time_agree(tmp_path, values):
+    path = make("npy", tmp_path, values)
+    X = open_blocks(path)
+    before = path.stat()
+    np.save(path, values.T)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    with pytest.raises(TableError, match=r"it was \(37, 11\) float64, it is \(11, 37\)"):
+        X.compute()
+
+
+@pytest.mark.parametrize("kind", ["zarr 2", "zarr 3, not compressed", "zarr 2, not compressed"])
+def test_chunks_that_were_never_written_hold_the_fill_value(tmp_path, values, kind):
+    values[5:10] = 0.0
+    path = make(kind, tmp_path, values)
+    assert_array_equal(open_blocks(path, rows_per_block=4).compute(), values)
+    array = zarr.create_array(
+        str(tmp_path / "fill.zarr"), shape=(7, 3), chunks=(2, 3), dtype=float, fill_value=2.5
+    )
+    array[2:4] = 1.0
+    assert_array_equal(open_blocks(tmp_path / "fill.zarr").compute(), array[:])
+
+
+def test_a_chunk_that_ends_early_is_a_table_error(tmp_path, values):
+    path = make("zarr 3, not compressed", tmp_path, values)
+    chunk = path / "c" / "1" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-8])
+    with pytest.raises(TableError, match=r"x\.zarr: damaged.*chunk 1 ends early"):
+        open_blocks(path).compute()
+
+
+def test_a_file_that_went_away_is_named(tmp_path, values):
+    for kind in ("npy", "zarr 2", "parquet", "h5ad"):
+        path = make(kind, tmp_path, values)
+        X = open_blocks(path)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with pytest.raises(TableError, match=r"there is no such|changed since"):
+            X.compute()
+
+
+# -------------------------------------------------------------------------------------------------- writing
+
+
+@pytest.mark.parametrize("name", ["out.npy", "out.zarr"])
+@pytest.mark.parametrize("chunks", [(N,), (10, 10, 10, 7), (1, 0, 20, 16), (5,) * 7 + (2,)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_come_back_as_they_were(tmp_path, values, name, chunks, dtype):
+    X = da.from_array(values.astype(dtype), chunks=(chunks, (6, 5)))
+    assert write_blocks(X, tmp_path / name) == tmp_path / name
+    back = open_blocks(tmp_path / name)
+    assert back.dtype == dtype
+    assert_array_equal(back.compute(), values.astype(dtype))
+    if name.endswith(".npy"):
+        assert_array_equal(np.load(tmp_path / name), values.astype(dtype))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["out.zarr", "out.h5ad", "out.parquet", "out.csv.gz", "out.npz"])
+def test_tables_keep_their_names_and_labels(tmp_path, values, name):
+    X = da.from_array(values, chunks=(6, P))
+    write_blocks(BlockTable(X, SAMPLES, FEATURES, {"group": GROUP}), tmp_path / name)
+    if name == "out.zarr":
+        back = open_block_table(tmp_path / name)
+        assert_array_equal(back.values.compute(), values)
+        whole = anndata.read_zarr(tmp_path / name)
+        assert_array_equal(whole.X, values)
+        assert whole.obs["group"].tolist() == GROUP.tolist()
+    else:
+        back = read_table(tmp_path / name)
+        assert_array_equal(back.values, values)
+    assert_array_equal(back.sample_names, SAMPLES)
+    assert_array_equal(back.feature_names, FEATURES)
+    assert_array_equal(back.labels["group"], GROUP)
+
+
+def test_names_that_are_missing_are_made_up(tmp_path, values):
+    write_blocks(da.from_array(values, chunks=(6, P)), tmp_path / "out.csv")
+    assert read_table(tmp_path / "out.csv").sample_names[-1] == f"sample_{N}"
+
+
+@pytest.mark.parametrize("name", ["out.npy", "out.zarr", "out.csv", "out.h5ad"])
+def test_what_fails_leaves_what_was_there(tmp_path, values, name):
+    good = da.from_array(values, chunks=(6, P))
+    write_blocks(good, tmp_path / name)
+    gaps = values.copy()
+    gaps[30, 3] = np.nan
+    bad = quantile_normalize(da.from_array(gaps, chunks=(6, P)), "normal")
+    with pytest.raises(ValueError, match=r"block 5 \(rows 30 to 35\)"):
+        write_blocks(bad, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    if name in ("out.npy", "out.zarr"):
+        assert_array_equal(open_blocks(tmp_path / name).compute(), values)
+    write_blocks(good * 2, tmp_path / name)  # and it can be replaced
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    if name in ("out.npy", "out.zarr"):
+        assert_array_equal(open_blocks(tmp_path / name).compute(), 2 * values)
+
+
+def test_a_folder_that_is_no_zarr_is_not_replaced(tmp_path, values):
+    X = da.from_array(values, chunks=(6, P))
+    (tmp_path / "out.zarr").mkdir()
+    (tmp_path / "out.zarr" / "precious.txt").write_text("mine")
+    with pytest.raises(TableError, match="is no zarr"):
+        write_blocks(X, tmp_path / "out.zarr")
+    assert (tmp_path / "out.zarr" / "precious.txt").read_text() == "mine"
+    with pytest.raises(TableError, match="make it first"):
+        write_blocks(X, tmp_path / "nowhere" / "out.npy")
+    with pytest.raises(TypeError, match="dask array"):
+        write_blocks(values, tmp_path / "out.npy")
+
+
+def test_a_file_can_be_normalised_in_place(tmp_path, values):
+    """It is read until the new one is complete."""
+    for kind in ("npy", "zarr 2"):
+        path = make(kind, tmp_path, values)
+        write_blocks(quantile_normalize(open_blocks(path, rows_per_block=5), "median"), path)
+        assert_array_equal(open_blocks(path).compute(), quantile_normalize(values, "median"))
+
+
+def slow(block):
+    time.sleep(0.15)
+    return block
+
+
+def test_blocks_are_read_and_written_again_when_a_worker_is_killed(tmp_path, values, processes):
+    path = make("zarr 2", tmp_path, values)
+    X = open_blocks(path, rows_per_block=2)
+    X = X.map_blocks(slow, dtype=X.dtype, meta=np.empty((0, 0)))
+    victim = next(iter(processes.run(os.getpid).values()))
+    killer = threading.Timer(0.5, os.kill, (victim, signal.SIGKILL))
+    killer.start()
+    normalised = QuantileNormalizer("median").fit_transform(X)
+    write_blocks(normalised, tmp_path / "out.npy")
+    killer.join()
+    write_blocks(normalised, tmp_path / "out.zarr")
+    assert victim not in processes.run(os.getpid).values()
+    expected = quantile_normalize(values, "median")
+    assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+    assert_array_equal(open_blocks(tmp_path / "out.zarr").compute(), expected)
