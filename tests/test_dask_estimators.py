@@ -289,7 +289,7 @@ def test_unknown_sizes_and_wrong_shapes_are_refused():
     blocks = in_odd_blocks(X)
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
         SuquanClassifier("bnd").fit(blocks[blocks[:, 0] > 0], y)
-    with pytest.raises(ValueError, match="2D"):
+    with pytest.raises(ValueError, match="two dimensions"):
         SuquanClassifier("bnd").fit(blocks[0], y)
     with pytest.raises(ValueError, match="inconsistent"):
         SuquanClassifier("bnd").fit(blocks, y[:-1])

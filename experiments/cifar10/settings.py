@@ -23,7 +23,7 @@ class Settings:
     n_knots : int
         Knots of the learned targets; 0: one per pixel, as in the paper.
     rounds : int
-        Of joint.
+        Of joint, and of f0 where it has several.
     partitions : int
         Stacked in crossfit.
     small_pairs : int

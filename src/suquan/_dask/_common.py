@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
-
 
 class DaskBlockError(ValueError):
     """A block of rows of a Dask array could not be used; the message names the block and its rows."""
@@ -33,24 +31,6 @@ def is_dask_array(X: Any) -> bool:
             "frame into one with X.to_dask_array(lengths=True), or load it with X.compute()."
         )
     return False
-
-
-def check_row_blocks(X: Any) -> Any:
-    """`X` with whole rows in every block, checked as far as that takes no data."""
-    if X.ndim != 2:
-        raise ValueError(
-            f"Expected 2D array, got {X.ndim}D Dask array instead: samples go in rows, features in columns."
-        )
-    if X.dtype.kind not in "biuf":
-        raise ValueError(f"X must hold real numbers; got a Dask array of type {X.dtype}.")
-    if np.isnan(X.shape[1]) or np.any(np.isnan(X.chunks[0])):
-        raise ValueError(
-            "the sizes of X's blocks are not known. Call X.compute_chunk_sizes() first, which reads the "
-            "data once, or give the lengths where the array is made: to_dask_array(lengths=True)."
-        )
-    if 0 in X.shape:
-        raise ValueError(f"Found array with shape={X.shape} while a minimum of 1 is required.")
-    return X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
 
 
 def as_numpy(values: Any) -> Any:

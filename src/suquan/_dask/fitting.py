@@ -11,10 +11,11 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from suquan._dask._common import DaskBlockError, as_numpy, block_name, check_row_blocks
+from suquan._dask._common import DaskBlockError, as_numpy, block_name
 from suquan._dask.blocks import BlockRows, Blocks, RankedBlock
+from suquan._dask.collections import check_row_blocks, take_rows
 from suquan._dask.journal import Journal, checkpoint_directory, fingerprint
-from suquan._dask.learned import learn_target_of_blocks
+from suquan._dask.preprocessing import learn
 from suquan._dask.problem import BlockedProblem, BlockOperator
 from suquan.linear_model import EncodedData, standardize_start, warn_nothing_to_rank
 from suquan.solvers.alternation import Splits, intercept_only
@@ -48,7 +49,7 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     problem = BlockedProblem.of(
         estimator._problem(operator, data.loss, y_used, weights, data.smoothness_unit), splits
     )
-    g = _start(estimator, X, rows, data, weights, problem.n_knots)
+    g = _start(estimator, X, data, problem.n_knots)
     if operator.is_constant:
         warn_nothing_to_rank()
         fit = intercept_only(problem, g)
@@ -110,11 +111,19 @@ def _packed_members(parts: list[np.ndarray], n_samples: int) -> np.ndarray:
     return np.packbits(members, axis=0)
 
 
-def _start(estimator, X, rows, data, weights, n_knots) -> np.ndarray:
+def _start(estimator: Any, X: Any, data: EncodedData, n_knots: int) -> np.ndarray:
     """Starting target; "mean" and "median" take a pass over the values."""
+    used = data.weights > 0
+    weights = data.weights[used]
     if not (isinstance(estimator.init, str) and estimator.init in LEARNED):
         return estimator._start(data.X, weights, n_knots)
-    f = learn_target_of_blocks(X, rows, estimator.init, estimator.missing)
+    f = learn(
+        take_rows(X, used),
+        estimator.init,
+        sample_weight=weights,
+        missing=estimator.missing,
+        infinite="error",
+    )
     return standardize_start(f, n_knots, monotone=estimator._is_monotone)
 
 
