@@ -12,7 +12,6 @@ from ..tables import Row, distinct, read_rows, where
 from .plot import plot_boxes, plot_scatter, plot_spav
 from .table import FIXED
 
-
 SEVERAL_ROUNDS = ("joint", "f0_rounds")
 
 
