@@ -23,6 +23,7 @@ from distributed import Client, LocalCluster
 from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
 from suquan import SuquanClassifier, quantile_normalize
 from suquan._dask.blocks import Blocks
+from suquan.io import open_blocks, write_blocks
 
 SLICES = 4  # the middle sizes are a quarter and half of the largest
 LINEAR = 0.2  # largest departure from time in proportion to rows
@@ -202,7 +203,7 @@ def empty_pass(X, y) -> float:
 def bench_normalize(path: Path, directory: Path, options) -> list[dict]:
     """Normalisation from zarr to zarr against the same in memory, on as many cores."""
     n = options.compare_samples
-    X = da.from_zarr(path)[:n]
+    X = open_blocks(path, rows_per_block=options.rows_per_block)[:n]
     in_memory = X.compute()
     times: dict[str, list[float]] = {"memory": [], "dask": []}
     with cluster_of(options):
@@ -211,8 +212,7 @@ def bench_normalize(path: Path, directory: Path, options) -> list[dict]:
             quantile_normalize(in_memory, "normal", n_jobs=options.workers)
             times["memory"].append(time.perf_counter() - start)
             start = time.perf_counter()
-            normalised = X.map_blocks(quantile_normalize, "normal", dtype=X.dtype)
-            da.to_zarr(normalised, str(directory / f"normalised-{k}.zarr"))
+            write_blocks(quantile_normalize(X, "normal"), directory / f"normalised-{k}.zarr")
             times["dask"].append(time.perf_counter() - start)
     here, there = (min(times[name][1:]) for name in ("memory", "dask"))
     size = in_memory.nbytes / 1e6

@@ -1,4 +1,5 @@
 import os
+import sys
 
 import pytest
 
@@ -32,3 +33,17 @@ def processes(process_cluster):
     with Client(process_cluster) as client:
         client.wait_for_workers(2, timeout=240)
         yield client
+
+
+@pytest.fixture(autouse=True)
+def own_scheduler():
+    """Every test begins with Dask's own choice: clients that close out of order leave theirs behind."""
+    yield
+    if "distributed" in sys.modules:
+        import dask
+        from distributed import default_client
+
+        try:
+            default_client()
+        except ValueError:
+            dask.config.config.pop("scheduler", None)

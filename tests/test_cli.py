@@ -297,7 +297,7 @@ def test_normalize_follows_the_rule_for_missing_values(data, tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (["--target", "gaussian"], "neither one of median, mean, normal"),
+        (["--target", "gaussian"], "neither one of median, mean, approximate_median"),
         (["--target", "labels.csv"], "one number per line"),
         (["-o", "absent/out.csv"], "no folder"),
         (["-o", "out.unknown"], "out.unknown"),
