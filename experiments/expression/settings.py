@@ -45,6 +45,7 @@ class Settings:
 PROTOCOLS = {
     "paper": Settings(),
     "quick": Settings(
+        outer_repeats=2,
         inner_repeats=2,
         alphas=(1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
         smoothnesses=(0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1),

@@ -44,7 +44,7 @@ class Settings:
     n_alphas: int = 7
     n_smoothnesses: int = 5
     start_seeds: int = 1
-    round_samples: tuple[int, ...] = (500, 2000)
+    round_samples: tuple[int, ...] = (2000,)
     round_seeds: int = 1
     max_rounds: int = 8
 
