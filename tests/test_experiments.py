@@ -158,7 +158,7 @@ def test_simulated_compares_with_the_true_data(done):
 def test_cifar10_does_every_pair_with_every_method(done):
     found = rows(done["cifar10"] / "scores.csv")
     assert len({(row["first"], row["second"]) for row in found}) == 3
-    assert len(found) == 3 * 13
+    assert len(found) == 3 * 14
     assert all(0 <= float(row["score"]) <= 1 for row in found)
 
 

@@ -13,7 +13,7 @@ from .table import FIXED
 
 # Left to right: as in the paper's Figure 2a, then what is new here.
 ORDER = ("raw", "cauchy", "exponential", "uniform", "normal", "median", "svd", "bnd", "spav")
-NEW = ("f0", "f0_rounds", "joint", "crossfit")
+NEW = ("f0", "f0_rounds", "svd_f0_rounds", "joint", "crossfit")
 LEARNED, GIVEN = "#c8553d", "#2a6f97"
 
 

@@ -12,7 +12,7 @@ from ..tables import Row, distinct, read_rows, where
 from .plot import plot_boxes, plot_scatter, plot_spav
 from .table import FIXED
 
-SEVERAL_ROUNDS = ("joint", "f0_rounds")
+SEVERAL_ROUNDS = ("joint", "f0_rounds", "svd_f0_rounds")
 
 
 def sections(settings: Any, folder: Path) -> list[Section]:

@@ -13,7 +13,7 @@ FIXED = ("median", "uniform", "normal", "exponential", "cauchy")
 
 def tables(settings: Any, parts: dict[str, Any]) -> dict[str, list[Row]]:
     """Scores of all pairs, their summary, wins of bnd, the smaller studies, and the picture's numbers."""
-    scores = [*_rows(parts, "pair"), *_rows(parts, "rounds")]
+    scores = [row for kind in ("pair", "rounds", "svdrounds") for row in _rows(parts, kind)]
     result = {
         "scores": scores,
         "summary": summary(scores),
