@@ -13,7 +13,7 @@ from suquan import compare
 
 from ..expression.data import load_dataset
 from ..tables import Row, distinct, grouped, mean_of, read_rows, where, write_rows
-from .variants import make_variants
+from .variants import NAMES, PARAMETERS, make_changed
 
 SETS = {
     "choose": ("breast_vdx150", "breast_veer78", "breast_nki295", "dlbcl_chop414"),
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", choices=list(SETS), default="choose")
-    parser.add_argument("--variants", nargs="*", default=None)
+    parser.add_argument("--variants", nargs="*", choices=NAMES, default=NAMES)
     parser.add_argument("--outer-repeats", type=int, default=2)
     parser.add_argument("--inner-repeats", type=int, default=2)
     parser.add_argument("--n-knots", type=int, default=30)
@@ -36,12 +36,11 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     inner = RepeatedStratifiedKFold(n_splits=3, n_repeats=options.inner_repeats, random_state=0)
-    variants = make_variants(options.n_knots, inner, options.variants)
     for name in SETS[options.sets]:
-        for variant, estimator in {"fixed": None, **variants}.items():
+        for variant in ("fixed", *options.variants):
             path = options.out / f"{name}-{variant}.csv"
             if not path.is_file():
-                rows = run_one(name, variant, estimator, inner, options)
+                rows = run_one(name, variant, inner, options)
                 write_rows(path, rows)
                 print(
                     name,
@@ -52,10 +51,16 @@ def main() -> None:
     write_rows(options.out / f"{options.sets}.csv", summary(options.out, SETS[options.sets]))
 
 
-def run_one(name, variant, estimator, inner, options) -> list[Row]:
+def run_one(name, variant, inner, options) -> list[Row]:
     """Scores of one variant (or of the fixed targets) over the outer folds of one data set."""
     dataset = load_dataset(name, options.data, "label")
-    methods = list(FIXED) if estimator is None else [(variant, estimator)]
+    settings = {"n_knots": options.n_knots, **PARAMETERS.get(variant, {})}
+    if variant == "fixed":
+        methods: list = list(FIXED)
+    elif variant in PARAMETERS:
+        methods = ["crossfit"]
+    else:
+        methods = [(variant, make_changed(variant, options.n_knots, inner))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = compare(
@@ -68,11 +73,15 @@ def run_one(name, variant, estimator, inner, options) -> list[Row]:
             inner_cv=inner,
             n_jobs=options.n_jobs,
             progress=False,
+            **settings,
         )
     keys = ("method", "repeat", "fold", "score", "seconds")
     columns = [result.folds[key].tolist() for key in keys]
+    rows = [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
+    shown = {"crossfit": variant}
     return [
-        {"dataset": name} | dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)
+        {"dataset": name} | row | {"method": shown.get(row["method"], row["method"])}
+        for row in rows
     ]
 
 

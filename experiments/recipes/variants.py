@@ -72,27 +72,25 @@ def _unit(f: np.ndarray) -> np.ndarray:
     return f / np.sqrt(np.mean(f**2))
 
 
-def make_variants(
-    n_knots: int, inner: RepeatedStratifiedKFold, names: Any = None
-) -> dict[str, Any]:
-    """The default recipe and its variants by name."""
-    common = {"cv": inner, "random_state": 0}
+# Parameters of :func:`suquan.compare` that differ from the default recipe.
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "rounds_3": {"max_rounds": 3},
+    "partitions_1": {"n_repeats": 1},
+    "partitions_10": {"n_repeats": 10},
+    "folds_10": {"cv": 10},
+    "knots_10": {"n_knots": 10},
+    "knots_60": {"n_knots": 60},
+    "best_score": {"selection": "best"},
+    "normal_start": {"init": "normal"},
+    "alphas_13": {"alphas": 13},
+    "smoothness_8": {"smoothnesses": 8},
+}
+CHANGES = {"shrunk": "shrink", "bagged": "bag"}
+NAMES = (*PARAMETERS, *CHANGES)
 
-    def crossfit(**changes: Any) -> SuquanClassifierCV:
-        return SuquanClassifierCV(**(common | {"n_knots": n_knots} | changes))
 
-    variants = {
-        "default": crossfit(),
-        "rounds_3": crossfit(max_rounds=3),
-        "partitions_1": crossfit(n_repeats=1),
-        "partitions_10": crossfit(n_repeats=10),
-        "knots_10": crossfit(n_knots=10),
-        "knots_100": crossfit(n_knots=100),
-        "best_score": crossfit(selection="best"),
-        "normal_start": crossfit(init="normal"),
-        "alphas_13": crossfit(alphas=13),
-        "smoothness_8": crossfit(smoothnesses=8),
-        "shrunk": ChangedTarget(crossfit(), "shrink"),
-        "bagged": ChangedTarget(crossfit(), "bag"),
-    }
-    return {name: variants[name] for name in names or variants}
+def make_changed(name: str, n_knots: int, inner: RepeatedStratifiedKFold) -> ChangedTarget:
+    """The estimator of a variant that changes the learned target."""
+    learner = SuquanClassifierCV(n_knots=n_knots, cv=inner, random_state=0)
+    return ChangedTarget(learner, CHANGES[name])

@@ -49,7 +49,9 @@ def plot_curves(ax: Any, curves: list[Row], value: str) -> None:
             )
     ax.set_xlabel("training samples")
     ax.set_ylabel("test AUC" if value == "auc" else "distance to the true target")
-    ax.legend(fontsize="small")
+    if value == "distance":  # room for the legend above the highest curve
+        ax.set_ylim(0, 1.4 * max(row["distance"] for row in curves))
+    ax.legend(fontsize="small", loc="upper right" if value == "distance" else "best")
 
 
 def plot_rounds(ax: Any, rounds: list[Row]) -> None:
