@@ -153,12 +153,13 @@ normalize("small.csv")  # compile, and start the threads of the reader
 read_table(folder / "small.csv")
 resource.setrlimit(resource.RLIMIT_AS, (used() + budget,) * 2)
 done = {"n_samples": normalize("large.csv").n_samples}
+print(json.dumps(done), flush=True)
 try:
     quantile_normalize(read_table(folder / "large.csv").values, "normal")
     done["whole"] = "fits"
 except (MemoryError, ValueError) as error:
     done["whole"] = "memory" if "memory" in f"{type(error).__name__} {error}".lower() else repr(error)
-print(json.dumps(done))
+print(json.dumps({"whole": done["whole"]}))
 """
 
 
@@ -188,8 +189,12 @@ def test_tables_larger_than_memory_are_normalised(tmp_path, target, out):
         text=True,
         timeout=600,
     )
-    assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout) == {"n_samples": 4000, "whole": "memory"}
+    done = {}
+    for line in result.stdout.splitlines():
+        done |= json.loads(line)
+    if "n_samples" in done and "bad_alloc" in result.stderr:  # a reader's thread ended the process
+        done["whole"] = "memory"
+    assert done == {"n_samples": 4000, "whole": "memory"}, result.stderr
     # Every row occurs 80 times, so that the mean and the median are those of the different rows.
     expected = quantile_normalize(different.astype(float), target)
     assert_allclose(read_table(tmp_path / out).values[3950:], expected, rtol=1e-12)
