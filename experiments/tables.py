@@ -88,3 +88,8 @@ def mean_of(key: str) -> Callable[[list[Row]], float]:
 def std_of(key: str) -> Callable[[list[Row]], float]:
     """Standard deviation of a column, NaN for one row, for :func:`grouped`."""
     return lambda rows: float(np.std(column(rows, key), ddof=1)) if len(rows) > 1 else float("nan")
+
+
+def yes_or_no(holds: bool) -> str:
+    """Whether a statement holds, for a table."""
+    return "yes" if holds else "no"

@@ -8,7 +8,7 @@ from typing import Any
 from suquan.report import Section, Table
 
 from ..figures import for_report
-from ..tables import Row, distinct, read_rows, where
+from ..tables import Row, distinct, read_rows, where, yes_or_no
 from .plot import plot_boxes, plot_scatter, plot_spav
 from .table import FIXED
 
@@ -73,7 +73,7 @@ def statements(summary: list[Row], wins: list[Row]) -> list[tuple[str, str, str]
             (
                 f"{name.upper()} above every fixed target on the mean (paper)",
                 f"{gain:+.4f} above {best_fixed}",
-                _yes(gain > 0),
+                yes_or_no(gain > 0),
             )
         )
     against = {row["against"]: row["wins"] for row in wins if row["method"] == "bnd"}
@@ -82,14 +82,14 @@ def statements(summary: list[Row], wins: list[Row]) -> list[tuple[str, str, str]
         (
             f"BND better on ≥ 40 of 45 pairs than each fixed target (here of {n_pairs})",
             f"{against[fewest]} of {n_pairs} against {fewest}",
-            _yes(against[fewest] * 45 >= 40 * n_pairs),
+            yes_or_no(against[fewest] * 45 >= 40 * n_pairs),
         )
     )
     told.append(
         (
             "BND is the best of the paper's methods on the mean (paper; SPAV poor)",
             f"bnd {mean['bnd']:.4f}, svd {mean['svd']:.4f}, spav {mean['spav']:.4f}",
-            _yes(mean["bnd"] >= max(mean["svd"], mean["spav"])),
+            yes_or_no(mean["bnd"] >= max(mean["svd"], mean["spav"])),
         )
     )
     best = max(SEVERAL_ROUNDS, key=lambda name: mean[name])
@@ -97,21 +97,17 @@ def statements(summary: list[Row], wins: list[Row]) -> list[tuple[str, str, str]
         (
             "the best method of several rounds at least as good as raw pixels",
             f"{mean[best] - mean['raw']:+.4f} ({best})",
-            _yes(mean[best] >= mean["raw"]),
+            yes_or_no(mean[best] >= mean["raw"]),
         )
     )
     told.append(
         (
             "the best method of several rounds at least 0.01 above BND, one round",
             f"{mean[best] - mean['bnd']:+.4f} ({best})",
-            _yes(mean[best] >= mean["bnd"] + 0.01),
+            yes_or_no(mean[best] >= mean["bnd"] + 0.01),
         )
     )
     return told
-
-
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"
 
 
 def _summary_table(summary: list[Row]) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 from suquan.report import Section, Table, Verdict
 
 from ..figures import for_report
-from ..tables import Row, distinct, read_rows, where
+from ..tables import Row, distinct, read_rows, where, yes_or_no
 from .paper import METHODS, P_VALUES
 from .plot import plot_gains, plot_targets
 from .run import DEFAULT
@@ -73,17 +73,21 @@ def statements(table: list[Row], tests: list[Row]) -> list[tuple[str, str, str]]
     told = []
     for against in (best, "best_fixed"):
         gain = average[DEFAULT] - average[against]
-        told.append((f"{DEFAULT} above {against} on the average", f"{gain:+.2f}", _yes(gain > 0)))
+        told.append(
+            (f"{DEFAULT} above {against} on the average", f"{gain:+.2f}", yes_or_no(gain > 0))
+        )
     spav = average["spav"] - average[best]
     told.append(
         (
             f"SPAV above every fixed target on the average (paper: {best} here)",
             f"{spav:+.2f}",
-            _yes(spav > 0),
+            yes_or_no(spav > 0),
         )
     )
     worst = min((n for n in average if n != "dataset"), key=lambda name: average[name])
-    told.append(("SVD is the worst method (paper)", f"worst here: {worst}", _yes(worst == "svd")))
+    told.append(
+        ("SVD is the worst method (paper)", f"worst here: {worst}", yes_or_no(worst == "svd"))
+    )
     return told
 
 
@@ -127,10 +131,6 @@ def _answer(table: list[Row], tests: list[Row], gains: list[Row]) -> Section:
 
 def _p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"
 
 
 def _wide(caption: str, rows: list[Row], methods: tuple[str, ...]) -> Table:

@@ -7,7 +7,7 @@ from pathlib import Path
 from suquan.report import Section, Table
 
 from ..figures import for_report
-from ..tables import Row, distinct, mean_of, read_rows, where
+from ..tables import Row, distinct, mean_of, read_rows, where, yes_or_no
 from .plot import STYLES, plot_curves, plot_rounds
 from .settings import Settings
 
@@ -76,25 +76,29 @@ def statements(gaps: list[Row], rounds: list[Row]) -> list[tuple[str, str, str]]
             (
                 f"{method.upper()} above logistic regression on the corrupted data (paper)",
                 f"{gain:+.4f} AUC",
-                _yes(gain > 0),
+                yes_or_no(gain > 0),
             )
         )
     told.append(
         (
             "SPAV almost as good as logistic regression on the true data (paper)",
             f"{mean['spav']['gap_to_true']:+.4f} AUC",
-            _yes(mean["spav"]["gap_to_true"] > -MEAN_GAP),
+            yes_or_no(mean["spav"]["gap_to_true"] > -MEAN_GAP),
         )
     )
     gap = mean["crossfit"]["gap_to_true"]
     told.append(
-        (f"crossfit within {MEAN_GAP} AUC of the true data", f"{gap:+.4f}", _yes(gap >= -MEAN_GAP))
+        (
+            f"crossfit within {MEAN_GAP} AUC of the true data",
+            f"{gap:+.4f}",
+            yes_or_no(gap >= -MEAN_GAP),
+        )
     )
     told.append(
         (
             f"crossfit within {LARGEST_GAP} under every corruption",
             f"{worst['gap_to_true']:+.4f} ({worst['corruption']})",
-            _yes(worst["gap_to_true"] >= -LARGEST_GAP),
+            yes_or_no(worst["gap_to_true"] >= -LARGEST_GAP),
         )
     )
     for method in ("bnd", "joint"):
@@ -107,7 +111,7 @@ def statements(gaps: list[Row], rounds: list[Row]) -> list[tuple[str, str, str]]
             (
                 f"more rounds change nothing (paper): {method}, {last} rounds against 1",
                 f"{change:+.4f} AUC",
-                _yes(abs(change) < 0.005),
+                yes_or_no(abs(change) < 0.005),
             )
         )
     return told
@@ -125,10 +129,6 @@ def _answer(gaps: list[Row], rounds: list[Row]) -> Section:
         ],
         tables=[table],
     )
-
-
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"
 
 
 def _spoken(curves: list[Row], value: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from sklearn.utils.validation import check_array
 from threadpoolctl import ThreadpoolController
 
 from suquan._dask._common import DaskBlockError, DaskConnectionError, block_name
+from suquan._dask.collections import active_client
 from suquan._dask.journal import Journal
 from suquan.ranking import SampleOperator
 
@@ -157,7 +157,7 @@ class Blocks:
         self.n_samples, self.n_features = sum(len(part.y) for part in rows), X.shape[1]
         self.n_passes = 0
         self._values = X.to_delayed().ravel()
-        self._client = _client()
+        self._client = active_client()
         ranked = [
             task(rank_block, part, self._values[part.number], Packed(part, ties, missing))
             for part in rows
@@ -201,7 +201,7 @@ class Blocks:
     def _pass(self, function: Callable, arguments: tuple, tasks: Callable[[list], Any]) -> Any:
         def compute() -> Any:
             shared = [_shared(arguments)]
-            if self._client is not None and self._client is not _client():
+            if self._client is not None and self._client is not active_client():
                 raise DaskConnectionError(
                     "the Dask client with which the fit began is closed, and the blocks are gone with it. "
                     "Keep it open until the fit is done."
@@ -319,7 +319,7 @@ def readable_errors(locate: Callable[[], str | None] = lambda: None) -> Iterator
 
     `locate` gives the name of the block that failed, where the error does not.
     """
-    client = _client()
+    client = active_client()
     try:
         yield
     except DaskBlockError:
@@ -355,21 +355,9 @@ _LOST = {
 }
 
 
-def _client() -> Any:
-    """The active client of distributed, or None."""
-    if "distributed" not in sys.modules:
-        return None
-    from distributed import get_client
-
-    try:
-        return get_client()
-    except ValueError:
-        return None
-
-
 def _memory() -> float:
     """Bytes of memory that the workers may use, or of this machine where there is no cluster."""
-    client, limits = _client(), []
+    client, limits = active_client(), []
     if client is not None:
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         limits = [worker["memory_limit"] for worker in workers]

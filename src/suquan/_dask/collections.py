@@ -20,6 +20,7 @@ from suquan._dask._common import DaskConnectionError, is_dask_array
 __all__ = [
     "DaskConnectionError",
     "RowBlock",
+    "active_client",
     "block_weights",
     "check_row_blocks",
     "compute",
@@ -294,7 +295,7 @@ def iter_computed(X: Any, at_once: int | None = None) -> Iterator[tuple[int, np.
 
 def n_threads() -> int:
     """Threads of the cluster in use, or of this machine."""
-    client = _client()
+    client = active_client()
     if client is None:
         import os
 
@@ -304,10 +305,11 @@ def n_threads() -> int:
 
 def has_cluster() -> bool:
     """Whether a client of a cluster is in use."""
-    return _client() is not None
+    return active_client() is not None
 
 
-def _client() -> Any:
+def active_client() -> Any:
+    """The client of distributed in use, or None."""
     if "distributed" not in sys.modules:
         return None
     try:
