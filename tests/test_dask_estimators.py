@@ -156,6 +156,15 @@ def test_designs_made_anew_in_every_pass(task, method, monkeypatch):
     assert_same_fit(make_model(task, method), X, y)
 
 
+@pytest.mark.parametrize("kept_share", [0.0, 1.0])
+@pytest.mark.parametrize("method", ["svd", "bnd", "crossfit"])
+def test_blocks_worked_on_in_parts(method, kept_share, monkeypatch):
+    monkeypatch.setattr("suquan._dask.blocks._KEPT_SHARE", kept_share)
+    monkeypatch.setattr("suquan._dask.blocks._PART_VALUES", 84)  # parts of 7 rows
+    X, y = make_task("logistic", 90, 12)
+    assert_same_fit(make_model("logistic", method), X, y)
+
+
 @pytest.mark.parametrize("limit", ["linear.COVARIANCE_FEATURES", "linear.GRAM_SAMPLES"])
 def test_w_step_beyond_its_limits(limit, monkeypatch):
     monkeypatch.setattr(f"suquan._dask.{limit}", 4)
@@ -436,6 +445,31 @@ def pass_hook(monkeypatch, number, action):
         return original(self, *args)
 
     monkeypatch.setattr(Blocks, "_pass", hooked)
+
+
+def test_blocks_stay_with_their_workers(processes, monkeypatch):
+    from distributed import futures_of
+
+    from suquan._dask.blocks import Blocks
+
+    monkeypatch.setattr(
+        "suquan._dask.blocks._SHORT_BYTES", 0
+    )  # arguments lie on one of the workers
+    original, places = Blocks._pass, []
+
+    def watched(self, *args):
+        result = original(self, *args)
+        places.append(processes.who_has(futures_of(self._blocks)))
+        return result
+
+    monkeypatch.setattr(Blocks, "_pass", watched)
+    X, y = make_task("logistic", 400, 12)
+    blocks = da.from_array(X, chunks=(25, 12)).map_blocks(np.copy)
+    with processes.as_current():
+        make_model("logistic", "crossfit").fit(blocks, y)
+    assert len(places) > 10
+    assert len(places[0]) == 16
+    assert all(place == places[0] for place in places)
 
 
 def test_worker_killed_in_the_middle_of_a_fit(processes, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from suquan import compare
 
 from ..expression.data import load_dataset
 from ..tables import Row, distinct, grouped, mean_of, read_rows, where, write_rows
-from .variants import NAMES, PARAMETERS, make_changed
+from .variants import CHANGES, NAMES, PARAMETERS, STEPS, make_changed
 
 SETS = {
     "choose": ("breast_vdx150", "breast_veer78", "breast_nki295", "dlbcl_chop414"),
@@ -57,11 +58,11 @@ def run_one(name, variant, inner, options) -> list[Row]:
     settings = {"n_knots": options.n_knots, **PARAMETERS.get(variant, {})}
     if variant == "fixed":
         methods: list = list(FIXED)
-    elif variant in PARAMETERS:
-        methods = ["crossfit"]
-    else:
+    elif variant in CHANGES:
         methods = [(variant, make_changed(variant, options.n_knots, inner))]
-    with warnings.catch_warnings():
+    else:
+        methods = ["svd" if variant == "svd" else "crossfit"]
+    with warnings.catch_warnings(), STEPS.get(variant, nullcontext)():
         warnings.simplefilter("ignore")
         result = compare(
             dataset.X,
@@ -71,7 +72,7 @@ def run_one(name, variant, inner, options) -> list[Row]:
                 n_splits=3, n_repeats=options.outer_repeats, random_state=0
             ),
             inner_cv=inner,
-            n_jobs=options.n_jobs,
+            n_jobs=1 if variant in STEPS else options.n_jobs,  # other processes have the library's
             progress=False,
             **settings,
         )

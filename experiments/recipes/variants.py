@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,8 @@ from sklearn.model_selection import RepeatedStratifiedKFold
 
 from suquan import SuquanClassifier, SuquanClassifierCV, make_target_quantiles
 
+from .steps import PENALTIES, other_penalty, svd_start
+
 
 class ChangedTarget(ClassifierMixin, BaseEstimator):
     """A target that is learned, then changed, then fixed for a last choice of alpha.
@@ -17,8 +22,9 @@ class ChangedTarget(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     learner : SuquanClassifierCV
-    change : {"shrink", "bag"}
-        Half-way to the uniform start; or the mean of the targets of `n_bags` bootstrap samples.
+    change : {"shrink", "bag", "mix"}
+        Half-way to the uniform start; the mean of the targets of `n_bags` bootstrap samples; or half-way to
+        the target of svd.
     n_bags : int, default=8
     """
 
@@ -30,15 +36,14 @@ class ChangedTarget(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> ChangedTarget:
         """Learn the target, change it, and fit the model to it."""
         chosen = SuquanClassifierCV(**self.learner.get_params(deep=False)).fit(X, y)
-        if self.change == "shrink":
-            f = 0.5 * (
-                _unit(chosen.target_quantiles_)
-                + _unit(make_target_quantiles("uniform", X.shape[1]))
-            )
+        if self.change == "bag":
+            parts = [self._bag(chosen, X, y, seed) for seed in range(self.n_bags)]
+        elif self.change == "shrink":
+            parts = [chosen.target_quantiles_, make_target_quantiles("uniform", X.shape[1])]
         else:
-            f = np.mean(
-                [_unit(self._bag(chosen, X, y, seed)) for seed in range(self.n_bags)], axis=0
-            )
+            svd = SuquanClassifier("svd", n_knots=chosen.n_knots).fit(X, y)
+            parts = [chosen.target_quantiles_, svd.target_quantiles_]
+        f = np.mean([_unit(part) for part in parts], axis=0)
         self.model_ = SuquanClassifierCV(
             "fixed", init=f, alphas=chosen.alphas, cv=chosen.cv, random_state=0
         ).fit(X, y)
@@ -86,8 +91,13 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "alphas_13": {"alphas": 13},
     "smoothness_8": {"smoothnesses": 8},
 }
-CHANGES = {"shrunk": "shrink", "bagged": "bag"}
-NAMES = (*PARAMETERS, *CHANGES)
+CHANGES = {"shrunk": "shrink", "bagged": "bag", "svd_mixed": "mix"}
+# Variants that exchange a step of the library.
+STEPS: dict[str, Callable[[], AbstractContextManager]] = {
+    name: partial(other_penalty, name) for name in (*PENALTIES, "any_order")
+}
+STEPS["svd_start"] = svd_start
+NAMES = (*PARAMETERS, "svd", *CHANGES, *STEPS)
 
 
 def make_changed(name: str, n_knots: int, inner: RepeatedStratifiedKFold) -> ChangedTarget:

@@ -262,7 +262,14 @@ class SampleOperator:
             self.codes[rows], self.n_observed[rows], self.has_ties[rows], self.ties, self.n_jobs
         )
 
-    def apply(self, f: np.ndarray, *, dtype: Any = np.float64, gap: float = 0.0) -> np.ndarray:
+    def apply(
+        self,
+        f: np.ndarray,
+        *,
+        dtype: Any = np.float64,
+        gap: float = 0.0,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Normalised samples T_i f in rows.
 
         Parameters
@@ -271,19 +278,21 @@ class SampleOperator:
         dtype : float32 or float64, default=float64
         gap : float, default=0.0
             What stands for a missing value.
+        out : ndarray of shape (n_samples, n_features), default=None
+            Where they go; a new array of type `dtype` without it.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
         """
         f = np.ascontiguousarray(f, dtype=np.float64)
-        out = np.empty(self.codes.shape, dtype)
+        result = np.empty(self.codes.shape, dtype) if out is None else out
 
         def apply_block(rows: slice) -> None:
-            operators.apply_rows(f, *self._rows(rows), gap, out[rows])
+            operators.apply_rows(f, *self._rows(rows), gap, result[rows])
 
         for_each_block(apply_block, self.codes.shape, n_jobs=self.n_jobs)
-        return out
+        return result
 
     def adjoint(
         self,

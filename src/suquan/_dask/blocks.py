@@ -6,13 +6,15 @@ after one was lost.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import dask
@@ -25,11 +27,28 @@ from suquan._dask.collections import active_client
 from suquan._dask.journal import Journal
 from suquan.ranking import SampleOperator
 
+# A pass works on so many values of a block at a time, so that their design is small.
+_PART_VALUES = 1 << 22
 _FAN_IN = 8  # sums that one task of the tree adds up
 # Designs are kept between passes while they take at most this share of the memory of all workers.
 _KEPT_SHARE = 0.1
 # Arguments up to this size travel with every task; longer ones once to every worker.
 _SHORT_BYTES = 1 << 16
+
+
+_own = threading.local()
+
+
+def scratch(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Array of this thread that the next call gives out again.
+
+    Workers of distributed return free memory at once, so that a new array costs more than filling it.
+    """
+    dtype, size = np.dtype(dtype), math.prod(shape)
+    buffer = getattr(_own, "buffer", None)
+    if buffer is None or buffer.nbytes < size * dtype.itemsize:
+        buffer = _own.buffer = np.empty(size * dtype.itemsize, np.uint8)
+    return buffer[: size * dtype.itemsize].view(dtype).reshape(shape)
 
 
 @dataclass
@@ -41,11 +60,15 @@ class RankedBlock:
     operator : SampleOperator
     y, s : ndarray of shape (n_rows,)
         Labels as the loss wants them, and weights; those of all blocks sum to 1.
-    train, test : ndarray of bool, shape (n_models, n_rows)
+    train, test : ndarray of uint8
+        Bits of the models, packed along the first axis.
+    n_models : int
     first : int
         Number of used rows in the blocks before.
     memo : dict
         What the last passes computed and the next may use again; never needed, so not sent along.
+    parts : list of RankedBlock
+        The block cut into pieces whose designs are small, once they were asked for.
     """
 
     operator: SampleOperator
@@ -53,15 +76,47 @@ class RankedBlock:
     s: np.ndarray
     train: np.ndarray
     test: np.ndarray
+    n_models: int
     first: int
     memo: dict = field(default_factory=dict, repr=False, compare=False)
+    parts: list[RankedBlock] = field(default_factory=list, repr=False, compare=False)
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "memo": {}}
+        return {**self.__dict__, "memo": {}, "parts": []}
 
     def __sizeof__(self) -> int:
         parts = (self.operator.codes, self.y, self.s, self.train, self.test)
         return sum(part.nbytes for part in parts)
+
+    @property
+    def trains(self) -> np.ndarray:
+        """Which models see which rows: bool, shape (n_models, n_rows)."""
+        return np.unpackbits(self.train, axis=0, count=self.n_models).view(bool)
+
+    @property
+    def tests(self) -> np.ndarray:
+        """Which models score which rows as held out: bool, shape (n_models, n_rows)."""
+        return np.unpackbits(self.test, axis=0, count=self.n_models).view(bool)
+
+    def cut(self) -> list[RankedBlock]:
+        """Pieces of consecutive rows; views, which remember for themselves."""
+        if not self.parts:
+            step = max(1, _PART_VALUES // self.operator.n_features)
+            self.parts = [
+                self._rows(slice(start, start + step)) for start in range(0, len(self.y), step)
+            ]
+        return self.parts
+
+    def _rows(self, rows: slice) -> RankedBlock:
+        return RankedBlock(
+            self.operator.take(rows),
+            self.y[rows],
+            self.s[rows],
+            self.train[:, rows],
+            self.test[:, rows],
+            self.n_models,
+            self.first + rows.start,
+        )
 
     def remembered(
         self, kind: Any, token: bytes, make: Callable[[], Any], *, keep: bool, alone: bool = False
@@ -129,11 +184,8 @@ def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> RankedBlock:
     if rows.used is not None:
         X = X[rows.used]
 
-    def bits(packed: np.ndarray) -> np.ndarray:
-        return np.unpackbits(packed, axis=0, count=rows.n_models).astype(bool)
-
     operator = SampleOperator.from_samples(X, ties=ties, missing=missing)
-    return RankedBlock(operator, rows.y, rows.s, bits(rows.train), bits(rows.test), rows.first)
+    return RankedBlock(operator, rows.y, rows.s, rows.train, rows.test, rows.n_models, rows.first)
 
 
 class Blocks:
@@ -167,10 +219,16 @@ class Blocks:
             self._blocks = dask.persist(*ranked)
         self.kept_bytes = _KEPT_SHARE * _memory()
 
-    def sum(self, function: Callable[..., list[np.ndarray]], *arguments: Any) -> list[np.ndarray]:
-        """One pass: the sums over the blocks of the arrays that ``function(block, *arguments)`` gives."""
+    def sum(
+        self, function: Callable[..., list[np.ndarray]], *arguments: Any, whole: bool = False
+    ) -> list[np.ndarray]:
+        """One pass: the sums over the blocks of the arrays that ``function(block, *arguments)`` gives.
+
+        Blocks are cut into parts for it, unless it wants them `whole`.
+        """
+        of_block = function if whole else partial(sum_over_parts, function)
         return self._pass(
-            function, arguments, lambda shared: tree_sum(self._each(function, shared))
+            function, arguments, lambda shared: tree_sum(self._each(of_block, shared))
         )
 
     def collect(self, function: Callable[..., list[np.ndarray]], *arguments: Any) -> list[list]:
@@ -193,9 +251,30 @@ class Blocks:
         return ((i, j, result) for (i, j), result in zip(index, results, strict=True))
 
     def _each(self, function: Callable, shared: list) -> list:
+        tasks = []
+        for part, block, home in zip(self.rows, self._blocks, self._homes, strict=True):
+            with dask.annotate(**home):
+                tasks.append(task(function, part, block, *shared))
+        return tasks
+
+    @cached_property
+    def _homes(self) -> list[dict]:
+        """Where the task of each block should run: where its ranks are, unless that worker is lost.
+
+        Left to itself, the scheduler copies blocks to workers that seem less busy.
+        """
+        if self._client is None:
+            return [{}] * len(self._blocks)
+        from distributed import futures_of, wait
+
+        futures = [futures_of(block)[0] for block in self._blocks]
+        wait(futures)
+        holders = self._client.who_has(futures)
         return [
-            task(function, part, block, *shared)
-            for part, block in zip(self.rows, self._blocks, strict=True)
+            {"workers": list(holders[future.key]), "allow_other_workers": True}
+            if holders.get(future.key)
+            else {}
+            for future in futures
         ]
 
     def _pass(self, function: Callable, arguments: tuple, tasks: Callable[[list], Any]) -> Any:
@@ -237,6 +316,18 @@ def tree_sum(tasks: list) -> Any:
     while len(tasks) > 1:
         tasks = [_add(tasks[k : k + _FAN_IN]) for k in range(0, len(tasks), _FAN_IN)]
     return tasks[0]
+
+
+def sum_over_parts(
+    function: Callable[..., list[np.ndarray]], block: RankedBlock, *arguments: Any
+) -> list[np.ndarray]:
+    """Sums over the parts of a block."""
+    first, *rest = block.cut()
+    total = [np.array(array) for array in function(first, *arguments)]
+    for part in rest:
+        for array, more in zip(total, function(part, *arguments), strict=True):
+            array += more
+    return total
 
 
 @partial(dask.delayed, pure=False)

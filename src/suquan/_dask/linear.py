@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._dask.blocks import Blocks, RankedBlock
+from suquan._dask.blocks import Blocks, RankedBlock, scratch
 from suquan.losses import Loss
 from suquan.solvers._algebra import cholesky, cholesky_solve, column_products
 from suquan.solvers._centred_products import CentredProducts
@@ -27,7 +27,6 @@ from suquan.solvers.linear import RidgeDesign
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
 COVARIANCE_FEATURES = 4096  # largest covariance that preconditions: 134 MB; its diagonal beyond
 _CG_LIMIT = 60
-_COVARIANCE_ROWS = 4096
 _FAR = 30.0  # means, in units of the spread, from which columns are centred before products
 _LOOSE = 1e-4  # accuracy of the fit to all samples that fold models start from
 
@@ -66,14 +65,15 @@ class DesignRequest:
     explicit: bool = False
 
     def rows(self, block: RankedBlock) -> np.ndarray:
-        """Normalised samples of a block."""
+        """Normalised samples of a block; unless they are kept, only until the thread asks for others."""
         return block.remembered(
-            "design",
-            token_of(self.f),
-            partial(block.operator.apply, self.f, dtype=self.dtype),
-            keep=self.keep,
-            alone=True,
+            "design", token_of(self.f), partial(self._make, block), keep=self.keep, alone=True
         )
+
+    def _make(self, block: RankedBlock) -> np.ndarray:
+        shape = block.operator.codes.shape
+        out = np.empty(shape, self.dtype) if self.keep else scratch(shape, self.dtype)
+        return block.operator.apply(self.f, out=out)
 
     def products(self, block: RankedBlock) -> CentredProducts:
         """Products with the block's centred rows."""
@@ -116,7 +116,7 @@ class Fits:
         of the last pass at theta are taken.
         """
         products = request.products(block)
-        train = 1.0 if self.models is None else block.train[self.models]
+        train = 1.0 if self.models is None else block.trains[self.models]
         S = train * block.s / self.totals[:, None]
         scores = self._scores(block, request, products, theta, exact)
         return Batch(products, self.loss, block.y, S, 0.0, theta, scores)
@@ -151,11 +151,9 @@ def column_moments(block: RankedBlock, request: DesignRequest) -> Arrays:
 
 def covariance(block: RankedBlock, request: DesignRequest, n_samples: int) -> Arrays:
     """Part of the covariance of the columns, bordered by the intercept."""
-    products = request.products(block)
-    A, total = products.A, np.zeros((block.operator.n_features + 1,) * 2)
-    for start in range(0, len(A), _COVARIANCE_ROWS):  # what is copied to float64 stays small
-        products.A = A[start : start + _COVARIANCE_ROWS]
-        total += products.covariance(np.full(len(products.A), 1.0 / n_samples))
+    total = np.zeros((block.operator.n_features + 1,) * 2)
+    for part in block.cut():  # what is copied to float64 stays small
+        total += request.products(part).covariance(np.full(len(part.y), 1.0 / n_samples))
     return [total]
 
 
@@ -181,14 +179,20 @@ def held_out_losses(
     """Weighted losses of the samples that the fold models have not seen."""
     batch = fits.batch(block, request, theta)
     losses = batch._per_sample(batch.loss.value, batch.scores)
-    return [np.sum(losses * block.s * block.test)]
+    return [np.sum(losses * block.s * block.tests)]
 
 
 def gram_part(block: RankedBlock, other: RankedBlock, request: DesignRequest) -> np.ndarray:
     """Inner products of the normalised samples of two blocks."""
-    A = request.rows(block).astype(np.float64, copy=False)
-    B = A if other is block else request.rows(other).astype(np.float64, copy=False)
-    return A @ B.T
+    A = _in_float64(request, block)
+    return A @ (A if other is block else _in_float64(request, other)).T
+
+
+def _in_float64(request: DesignRequest, block: RankedBlock) -> np.ndarray:
+    """Normalised samples of a block, in an array of their own."""
+    if request.keep:
+        return request.rows(block).astype(np.float64, copy=False)
+    return block.operator.apply(request.f, dtype=request.dtype).astype(np.float64, copy=False)
 
 
 def coefficients(block: RankedBlock, request: DesignRequest, duals: np.ndarray) -> Arrays:
@@ -306,7 +310,9 @@ class BlockDesign(RidgeDesign):
     def covariance(self) -> np.ndarray:
         """Covariance of the design, bordered by the intercept; one pass when first asked for."""
         if self._covariance is None:
-            (self._covariance,) = self.blocks.sum(covariance, self.request, self.blocks.n_samples)
+            (self._covariance,) = self.blocks.sum(
+                covariance, self.request, self.blocks.n_samples, whole=True
+            )
             if not self.fit_intercept:
                 self._covariance[-1, -1] = 1.0
         return self._covariance

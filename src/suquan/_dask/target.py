@@ -92,7 +92,7 @@ class RowsRequest:
             D, y, s = problem.f_design(self.W[0]), block.y, block.s
         else:
             none = np.empty(0, np.intp)
-            folds = FoldModels([(none, np.flatnonzero(test)) for test in block.test], block.s)
+            folds = FoldModels([(none, np.flatnonzero(test)) for test in block.tests], block.s)
             s = block.s[folds.rows]
             if not len(s):
                 return self._no_rows(block)

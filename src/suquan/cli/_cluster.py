@@ -60,15 +60,20 @@ def running_cluster(choice: ClusterChoice) -> Iterator[Any]:
 
 
 def _local(distributed: Any, workers: int | None) -> Any:
-    """Local processes with one thread each: a task has a block, and BLAS keeps to one thread too."""
+    """Local processes with one thread each: a task has a block, and BLAS keeps to one thread too.
+
+    No process takes over the blocks of another that is busy: every pass would copy some of them.
+    """
+    dask = require("dask", "dask", "--scheduler and --workers")
     try:
-        return distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        )
+        with dask.config.set({"distributed.scheduler.work-stealing": False}):
+            return distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
+            )
     except RuntimeError as error:
         raise TableError(
             f"--workers {workers}: the processes did not start ({one_line(error)}); ask for fewer"
