@@ -59,7 +59,12 @@ SMOOTHNESS_PER_FEATURE = 1e-4
 # Default alpha of models with an l1 penalty, whose useful range does not grow with the features.
 ALPHA_L1 = 1e-2
 # NaN is left to the missing rule; infinities are refused.
-CHECKS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+# Integers (counts, pixels) are ranked as they are: a copy in float64 would be the largest array of a fit.
+_INTEGERS = [np.dtype(code).type for code in np.typecodes["AllInteger"]]
+CHECKS: dict[str, Any] = {
+    "dtype": [np.float64, np.float32, *_INTEGERS],
+    "ensure_all_finite": "allow-nan",
+}
 # Relative gap of the two largest singular values below which their vectors are not stable.
 _UNSTABLE_GAP = 0.01
 
@@ -166,6 +171,7 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         operator = self._operator(X)
         problem = self._problem(operator, data.loss, y, weights, data.smoothness_unit)
         g = self._start(X, weights, problem.n_knots)
+        del X, data  # a copy that validation made is not needed any more
         if operator.is_constant:
             warn_nothing_to_rank()
             fit = intercept_only(problem, g)
@@ -327,10 +333,12 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         kind = kinds[is_classifier, groups is not None]
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_repeats)
+        small = np.min_scalar_type(len(y))  # fifteen lists of most samples are long
         splits: Splits = []
         for seed in seeds.tolist():
             splitter = kind(n_folds, shuffle=True, random_state=seed)
-            splits.extend(splitter.split(y, y, groups))
+            for train, test in splitter.split(y, y, groups):
+                splits.append((train.astype(small), test.astype(small)))
         return splits
 
     def _report(self, line: str) -> None:
@@ -394,7 +402,8 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         if is_dask_array(X):
             return self._lazily("transform", X, X.shape[1], _float_dtype(X.dtype))
         X = self._validate(X)
-        return self._operator(X).apply(self.target_quantiles_, dtype=X.dtype, gap=np.nan)
+        dtype = _float_dtype(X.dtype)
+        return self._operator(X).apply(self.target_quantiles_, dtype=dtype, gap=np.nan)
 
     def _lazily(self, method: str, X: Any, n_columns: int | None, dtype: Any) -> Any:
         """Dask array of what `method` gives for the blocks of a Dask array."""

@@ -13,6 +13,11 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
 
+def _negative_margin(y, u):
+    """−y u, in a new array that the caller may overwrite: of many fold models such arrays are large."""
+    return np.multiply(-y, u, out=np.empty(np.broadcast_shapes(np.shape(y), np.shape(u))))
+
+
 @dataclass(frozen=True)
 class Logistic:
     """log(1 + exp(−y u)) for y ∈ {−1, +1}."""
@@ -22,15 +27,22 @@ class Logistic:
 
     def value(self, y, u):
         """Loss of each sample, shape (n_samples,)."""
-        return np.logaddexp(0.0, -y * u)
+        margin = _negative_margin(y, u)
+        return np.logaddexp(0.0, margin, out=margin)
 
     def gradient(self, y, u):
         """Derivative of the loss in u: −y / (1 + exp(y u))."""
-        return -y * expit(-y * u)
+        gradient = _negative_margin(y, u)
+        expit(gradient, out=gradient)
+        gradient *= -y
+        return gradient
 
     def curvature(self, y, u):
         """Second derivative in u: σ(u)(1 − σ(u))."""
-        return expit(u) * expit(-u)
+        curvature = np.negative(u, out=np.empty(np.shape(u)))
+        expit(curvature, out=curvature)
+        curvature *= expit(u)
+        return curvature
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,44 @@ from suquan.targets import knot_positions, read_at_grid
 
 # Up to this many entries designs are kept in float64; larger ones in float32, to save memory and time.
 _FLOAT64_ENTRIES = 1 << 20
+# Parts of the samples that are normalised at a time where the whole design is not kept.
+_PARTS = 3
+
+
+@dataclass(frozen=True)
+class NormalizedSamples:
+    """Rows T_i f, made when they are asked for, so that no memory is needed for all of them.
+
+    Attributes
+    ----------
+    operator : SampleOperator
+    f : ndarray of shape (n_features,)
+    dtype : dtype
+        float32 or float64.
+    """
+
+    operator: SampleOperator
+    f: np.ndarray
+    dtype: np.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_samples, n_features)."""
+        return self.operator.n_samples, self.operator.n_features
+
+    def parts(self) -> list[slice]:
+        """Consecutive samples, a third of them each."""
+        step = -(-self.operator.n_samples // _PARTS)
+        return [slice(start, start + step) for start in range(0, self.operator.n_samples, step)]
+
+    def rows(self, samples: slice) -> np.ndarray:
+        """Rows of some samples."""
+        return self.operator.take(samples).apply(self.f, dtype=self.dtype)
+
+    def means(self) -> np.ndarray:
+        """Means of the columns."""
+        n_samples = self.operator.n_samples
+        return self.operator.sum_apply(np.full(n_samples, 1.0 / n_samples), self.f)
 
 
 @dataclass(frozen=True)
@@ -65,9 +103,23 @@ class JointProblem:
         """Target f = B g, one value per feature."""
         return read_at_grid(g, self.operator.n_features)
 
-    def w_design(self, g: np.ndarray) -> np.ndarray:
-        """Rows T_i f, of shape (n_samples, n_features)."""
-        return self.operator.apply(self.expand(g), dtype=self.dtype)
+    def w_design(self, g: np.ndarray) -> Any:
+        """Rows T_i f, of shape (n_samples, n_features); a way to make them where their Gram matrix will do."""
+        f = self.expand(g)
+        if self._is_long:
+            return NormalizedSamples(self.operator, f, np.dtype(self.dtype))
+        return self.operator.apply(f, dtype=self.dtype)
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether an n×n matrix stands for large designs."""
+        is_long = self.operator.n_samples <= self.operator.n_features
+        return is_long and self.dtype is np.float32 and self.l1_ratio == 0.0
+
+    @property
+    def streams_rows(self) -> bool:
+        """Whether the f-step's rows are made anew in every product: where they would take most memory."""
+        return self._is_long and self.n_knots == self.operator.n_features
 
     def has_room_for(self, n_rows: int) -> bool:
         """Whether that many rows of the f-step take no more than one design of all samples."""

@@ -100,6 +100,11 @@ class BlockedProblem(JointProblem):
         size = self.operator.n_samples * self.operator.n_features * self.loss.n_outputs
         return np.float64 if size <= _FLOAT64_ENTRIES else np.float32
 
+    @property
+    def streams_rows(self) -> bool:
+        """Blocks see to that."""
+        return False
+
     def w_design(self, g: np.ndarray) -> Any:
         """Normalised samples, on which the w-step is solved."""
         return BlockDesign(
@@ -155,7 +160,7 @@ class BlockFoldModels(FoldModels):
         self, problem: JointProblem, g: np.ndarray, max_iter: int
     ) -> tuple[list[LinearFit], RidgeDesign | None]:
         """Models at the target g, and the design that they were fitted on."""
-        design: BlockDesign = problem.w_design(g)  # type: ignore[assignment]
+        design: BlockDesign = problem.w_design(g)
         models = design.solve_folds(
             lambda: self.weights, problem.alpha, tol=W_TOL, max_iter=max_iter
         )

@@ -43,14 +43,20 @@ def column_means(A: Array) -> Array:
     return column_products(A, np.full((1, len(A)), 1.0 / len(A)))[0]
 
 
-def cholesky(H: Array) -> Array:
-    """Lower factor of the symmetric H, with as little added to the diagonal as makes it definite."""
-    # H.T is Fortran-ordered: no copy to reorder.
-    factor, info = lapack.dpotrf(H.T, lower=1, clean=0)
-    jitter = 1e-14 * max(float(np.trace(H)) / len(H), np.finfo(float).tiny)
+def cholesky(H: Array, *, overwrite: bool = False) -> Array:
+    """Lower factor of the symmetric H, with as little added to the diagonal as makes it definite.
+
+    With `overwrite` it takes the place of H, which must be C-contiguous.
+    """
+    diagonal = np.diagonal(H).copy()
+    # H.T is Fortran-ordered: no copy to reorder. The half above the diagonal is left as it is.
+    factor, info = lapack.dpotrf(H.T, lower=1, clean=0, overwrite_a=overwrite)
+    jitter = 1e-14 * max(float(diagonal.sum()) / len(H), np.finfo(float).tiny)
     while info > 0 and np.isfinite(jitter):
-        shifted = H.T + jitter * np.eye(len(H))
-        factor, info = lapack.dpotrf(shifted, lower=1, clean=0)
+        shifted = np.triu(factor, 1)
+        shifted += shifted.T
+        np.fill_diagonal(shifted, diagonal + jitter)
+        factor, info = lapack.dpotrf(shifted.T, lower=1, clean=0)
         jitter *= 100.0
     return factor
 

@@ -39,20 +39,21 @@ class CentredProducts:
         return self._append_sum((_padded(R, self.A.dtype) @ self.A)[: len(R)], R)
 
     def covariance(self, d: Array | None = None) -> Array:
-        """Hessian part Ãᵀ diag(d) Ã of shape (p + 1, p + 1); d = 1/n by default."""
-        n_samples = len(self.A)
+        """Hessian part Ãᵀ diag(d) Ã of shape (p + 1, p + 1), in float64; d = 1/n, in A's type, by default."""
+        n_samples, n_features = self.A.shape
+        H = np.empty((n_features + 1,) * 2, self.A.dtype if d is None else np.float64)
+        products = H[:-1, :-1]
         if d is None:
-            cross, total = np.zeros(self.A.shape[1]), 1.0
-            products = (self.A.T @ self.A).astype(np.float64) / n_samples
-            products -= np.outer(self.means, self.means)
+            cross, total = np.zeros(n_features), 1.0
+            np.divide(self.A.T @ self.A, n_samples, out=products)
+            for row, mean in zip(products, self.means.tolist(), strict=True):
+                row -= mean * self.means
         else:
-            products = self._weighted_products(np.sqrt(d).astype(self.A.dtype))
+            products[:] = self._weighted_products(np.sqrt(d).astype(self.A.dtype))
             total = d.sum()
             sums = d @ self.A
             cross = sums - total * self.means
             products -= np.outer(self.means, cross) + np.outer(sums, self.means)
-        H = np.empty((len(products) + 1,) * 2)
-        H[:-1, :-1] = products
         H[-1, :-1] = H[:-1, -1] = cross if self.fit_intercept else 0.0
         H[-1, -1] = total if self.fit_intercept else 1.0
         return H
@@ -71,7 +72,11 @@ class CentredProducts:
     def _add_intercept(self, products: Array, theta: Array) -> Array:
         if not self.fit_intercept:
             return products
-        return products + (theta[:, -1] - theta[:, :-1] @ self.means)[:, None]
+        shift = (theta[:, -1] - theta[:, :-1] @ self.means)[:, None]
+        if products.dtype != np.float64:
+            return products + shift
+        products += shift
+        return products
 
     def _append_sum(self, products: Array, R: Array) -> Array:
         gradient = np.zeros((len(R), self.A.shape[1] + 1))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from suquan.losses import Softmax
+from suquan.objective import NormalizedSamples
 from suquan.solvers._algebra import (
     Array,
     MaybeArray,
@@ -38,10 +39,14 @@ class GramSolver:
         self._reduced: PrimalSolver | None = None
 
     @classmethod
-    def from_design(cls, A: Array, fit_intercept: bool) -> GramSolver:
-        means = column_means(A) if fit_intercept else np.zeros(A.shape[1])
+    def from_design(cls, A: Array | NormalizedSamples, fit_intercept: bool) -> GramSolver:
+        n_samples, n_features = A.shape
+        means = np.zeros(n_features)
+        if fit_intercept:
+            means = column_means(A) if isinstance(A, np.ndarray) else A.means()
         # Where the products take no time there is no reason to round them.
-        dtype = A.dtype if len(A) * A.size > _CHEAP_PRODUCTS else np.dtype(np.float64)
+        is_cheap = n_samples**2 * n_features <= _CHEAP_PRODUCTS
+        dtype = np.dtype(np.float64) if is_cheap else A.dtype
         solver = cls(_centred_gram(A, means, dtype), fit_intercept, exact=dtype == np.float64)
         solver.A, solver.column_means = A, means
         return solver
@@ -214,27 +219,49 @@ def _dual_objective(loss, y, s, alpha, a, v, b) -> float:
     return float(s @ loss.value(y, v + b) + alpha * (a @ v))
 
 
-def _centred_gram(A: Array, means: Array, dtype) -> Array:
+def _centred_gram(A: Array | NormalizedSamples, means: Array, dtype) -> Array:
     """(A − means)(A − means)ᵀ: products in ``dtype``, summed over blocks of columns in float64."""
-    G = np.zeros((len(A), len(A)))
-    for columns in _column_blocks(A):
-        block = np.subtract(A[:, columns], means[columns].astype(dtype), dtype=dtype)
-        G += block @ block.T
+    n_samples = A.shape[0]
+    G = np.zeros((n_samples, n_samples))
+    parts = [slice(0, n_samples)] if isinstance(A, np.ndarray) else A.parts()
+    for k, first in enumerate(parts):
+        rows = _rows(A, first)
+        for second in parts[k:]:
+            others = rows if second is first else _rows(A, second)
+            for columns in _column_blocks(A.shape):
+                shift = means[columns].astype(dtype)
+                left = np.subtract(rows[:, columns], shift, dtype=dtype)
+                right = left
+                if second is not first:
+                    right = np.subtract(others[:, columns], shift, dtype=dtype)
+                G[first, second] += left @ right.T
+            if second is not first:
+                G[second, first] = G[first, second].T
+            del others  # its memory is needed
+        del rows
     return G
 
 
-def _column_blocks(A: Array) -> Iterator[slice]:
-    """Slices of columns whose copies are small against A, and long enough for a fast product."""
-    step = max(256, max(_BLOCK_ENTRIES, A.size // 32) // len(A))
-    for start in range(0, A.shape[1], step):
+def _rows(A: Array | NormalizedSamples, samples: slice) -> Array:
+    return A[samples] if isinstance(A, np.ndarray) else A.rows(samples)
+
+
+def _column_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Slices of columns whose copies are small against the design, and long enough for a fast product."""
+    n_samples, n_features = shape
+    step = max(256, max(_BLOCK_ENTRIES, n_samples * n_features // 32) // n_samples)
+    for start in range(0, n_features, step):
         yield slice(start, start + step)
 
 
-def _dual_to_primal(A: Array, duals: Array) -> Array:
+def _dual_to_primal(A: Array | NormalizedSamples, duals: Array) -> Array:
     """W = duals A in float64, a block of columns at a time."""
-    W = np.empty((len(duals), A.shape[1]))
-    for columns in _column_blocks(A):
-        W[:, columns] = duals @ A[:, columns].astype(np.float64, copy=False)
+    n_samples, n_features = A.shape
+    W = np.zeros((len(duals), n_features))
+    for samples in [slice(0, n_samples)] if isinstance(A, np.ndarray) else A.parts():
+        rows, some = _rows(A, samples), np.ascontiguousarray(duals[:, samples])
+        for columns in _column_blocks(A.shape):
+            W[:, columns] += some @ rows[:, columns].astype(np.float64, copy=False)
     return W
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -24,25 +23,36 @@ class Batch:
         self.products, self.loss, self.y, self.S, self.alpha = products, loss, y, S, alpha
         self.theta, self.scores = theta, scores
         self.running = np.arange(len(S))
-        self.objective = self._objective(theta, self.scores)
+        self.objective = self._objective(theta, self.scores, self.running)
         self.floor = np.array([negligible(loss, y, s) for s in S])
         self.criterion = np.full(len(S), np.inf)
         self.n_iter = np.zeros(len(S), dtype=int)
 
     def derivatives(self) -> tuple[Array, Array]:
         """Gradient in theta, and the curvature of the loss in the scores, of the running fits."""
-        scores, s = self.scores[self.running], self.S[self.running, None]
-        slopes = s * self._per_score(self.loss.gradient, scores)
+        scores = self._of_running(self.scores)
+        slopes = self._per_score(self.loss.gradient, scores)
+        slopes *= self._of_running(self.S)[:, None]
         gradient = wide(self.products.adjoint, slopes)
+        del slopes  # its memory is needed
         gradient[..., :-1] += 2.0 * self.alpha * self.theta[self.running, :, :-1]
         return gradient, self._per_score(self.loss.curvature, scores)
+
+    def _of_running(self, array: Array) -> Array:
+        """Entries of the running fits."""
+        return self._taken(array, self.running)
+
+    def _taken(self, array: Array, fits: Array) -> Array:
+        """Entries of some fits, in order; no copy where that is all of them."""
+        return array if len(fits) == len(array) else array[fits]
 
     def hessian_product(self, V: Array, curvature: Array) -> Array:
         """Hessian times V, both of shape (n_running, n_outputs, n_features + 1)."""
         change = wide(self.products.fast_scores, V)
         if isinstance(self.loss, Softmax):
             change -= (curvature * change).sum(axis=1, keepdims=True)
-        change *= curvature * self.S[self.running, None]
+        change *= curvature
+        change *= self._of_running(self.S)[:, None]
         product = wide(self.products.fast_adjoint, change)
         product[..., :-1] += 2.0 * self.alpha * V[..., :-1]
         return product
@@ -51,7 +61,7 @@ class Batch:
         """Weighted second derivative of the loss in each score, shape as the scores."""
         if isinstance(self.loss, Softmax):
             curvature = curvature * (1.0 - curvature)
-        return curvature * self.S[self.running, None]
+        return curvature * self._of_running(self.S)[:, None]
 
     def forcing(self, gradient: Array, scaled: Array, tol: float) -> Array:
         """Relative residual at which conjugate gradients may stop, per running fit.
@@ -78,7 +88,9 @@ class Batch:
         for _ in range(40):
             fits = running[pending]
             theta = self.theta[fits] + t * step[pending]
-            scores = self.scores[fits] + t * change[pending]
+            scores = change[pending]
+            scores *= t
+            scores += self._taken(self.scores, fits)
             objective = self._objective(theta, scores, fits)
             good = objective <= self.objective[fits] + 1e-4 * t * slope[pending]
             moved = fits[good]
@@ -110,10 +122,13 @@ class Batch:
         """Objective of each running fit, or what counts as none."""
         return np.maximum(self.objective, self.floor)[self.running]
 
-    def _objective(self, theta: Array, scores: Array, fits: Any = slice(None)) -> Array:
-        losses = self._per_sample(self.loss.value, scores)
+    def _objective(self, theta: Array, scores: Array, fits: Array) -> Array:
         penalty = self.alpha * np.einsum("fkj,fkj->f", theta[..., :-1], theta[..., :-1])
-        return np.einsum("fi,fi->f", self.S[fits], losses) + penalty
+        columns = (u.T if isinstance(self.loss, Softmax) else u[0] for u in scores)
+        losses = [
+            self.S[k] @ self.loss.value(self.y, u) for k, u in zip(fits, columns, strict=True)
+        ]
+        return np.array(losses) + penalty
 
     def _per_sample(self, function: Callable[..., Array], scores: Array) -> Array:
         """A value per sample, shape (n_fits, n_samples), from scores (n_fits, n_outputs, n_samples)."""

@@ -36,7 +36,7 @@ class PrimalSolver:
 
     @property
     def covariance(self) -> Array:
-        """Covariance of the design, bordered by the intercept; computed when first asked for."""
+        """Covariance of the design, bordered by the intercept, in its type; computed when first asked for."""
         if self._covariance is None:
             self._covariance = self.products.covariance()
         return self._covariance
@@ -64,6 +64,7 @@ class PrimalSolver:
                 2.0 * tol * batch.scale(),
                 preconditioner.limit,
             )
+            del curvature  # its memory is needed
             batch.move(gradient, step, tol, accurate)
             if not len(batch.running):
                 break
@@ -130,7 +131,8 @@ class _Preconditioner:
             self._scales = np.full(self.batch.theta.shape[-1], scale + 2.0 * self.batch.alpha)
             self._scales[-1] = mean_curvature
         elif self.strength == 1 and self._shared is None:
-            self._shared = self._factor(mean_curvature * self.solver.covariance)
+            H = np.multiply(self.solver.covariance, mean_curvature, dtype=np.float64)
+            self._shared = self._factor(H)
         elif self.strength == 2:
             for k, d in zip(self.batch.running.tolist(), diagonal, strict=True):
                 if k not in self._own:
@@ -162,10 +164,10 @@ class _Preconditioner:
             self._own.clear()  # out of date: a fresh factor solves in one or two products
 
     def _factor(self, H: Array) -> Any:
-        H = H.copy()
+        """Factor of the Hessian H of the losses with the penalty, in its place."""
         n_features = len(H) - 1
         H.flat[: n_features * (n_features + 1) : n_features + 2] += 2.0 * self.batch.alpha
-        return cholesky(H)
+        return cholesky(H, overwrite=True)
 
 
 def _conjugate_gradients(

@@ -101,7 +101,7 @@ def fit_in_sample(
     runaway = None
     for _ in range(max_rounds):
         w = problem.coefficients(w_fit, g)
-        D = problem.f_design(w)
+        D = _in_sample_rows(problem, w)
         f_fit = _f_step(problem, D, problem.y, problem.s, g, target_set, tol, max_iter)
         del D  # the next design takes its place
         n_iter += f_fit.n_iter
@@ -170,8 +170,9 @@ def fit_crossfit(
     for n_rounds in range(1, max_rounds + 1):
         models, design = [_released(fit) for fit in models], None
         D, y, s = folds.stack(problem, models, targets[-1])
+        models, first = [], None  # the next ones take their place
         f_fit = _f_step(problem, D, y, s, targets[-1], "joint", tol, max_iter)
-        del D
+        del D, y, s
         n_iter += f_fit.n_iter
         collapsed = _is_degenerate(f_fit.f)
         targets.append(targets[-1] if collapsed else f_fit.f / np.sqrt(np.mean(f_fit.f**2)))
@@ -218,7 +219,7 @@ class FoldModels:
     @property
     def rows(self) -> np.ndarray:
         """Samples of the stacked rows, fold by fold."""
-        return np.concatenate([test for _, test in self.splits])
+        return np.concatenate([test for _, test in self.splits], dtype=np.intp)
 
     @property
     def weights(self) -> np.ndarray:
@@ -335,6 +336,15 @@ def solve_design(
             fit_intercept=problem.fit_intercept, **options,
         )  # fmt: skip
     return ridge_design(problem, A).solve(problem.loss, problem.y, s, problem.alpha, **options)
+
+
+def _in_sample_rows(problem: JointProblem, w: Any) -> Any:
+    """The f-step's rows of all samples under one model."""
+    if not problem.streams_rows:
+        return problem.f_design(w)
+    samples = np.arange(problem.operator.n_samples)
+    W = w[None].astype(problem.dtype)
+    return StackedRows(problem.operator, W, samples, np.zeros_like(samples), problem.n_knots)
 
 
 def _f_step(problem, D, y, s, g, target_set, tol, max_iter) -> TargetFit:

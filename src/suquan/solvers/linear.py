@@ -24,6 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from suquan.losses import Loss
+from suquan.objective import NormalizedSamples
 from suquan.solvers._algebra import Array, as_floats
 from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, null_intercept
 from suquan.solvers._gram import GramSolver
@@ -92,8 +93,9 @@ class RidgeDesign:
 
     Parameters
     ----------
-    A : ndarray of shape (n_samples, n_features), float32 or float64
-        Not copied where it is C-contiguous; must not change while the design is in use.
+    A : ndarray of shape (n_samples, n_features), float32 or float64; or NormalizedSamples
+        Not copied where it is C-contiguous; must not change while the design is in use. A way to make its rows
+        will do where there are at least as many features as samples.
     fit_intercept : bool, default=True
 
     Examples
@@ -106,12 +108,13 @@ class RidgeDesign:
     [0.609, 0.474]
     """
 
-    def __init__(self, A: Array, *, fit_intercept: bool = True):
-        A = as_floats(A)
+    def __init__(self, A: Array | NormalizedSamples, *, fit_intercept: bool = True):
         n_samples, n_features = A.shape
         self.fit_intercept = fit_intercept
         self._solver: GramSolver | PrimalSolver
-        if n_samples <= n_features:
+        if isinstance(A, np.ndarray):
+            A = as_floats(A)
+        if n_samples <= n_features or isinstance(A, NormalizedSamples):
             self._solver = GramSolver.from_design(A, fit_intercept)
         else:
             self._solver = PrimalSolver(A, fit_intercept)
