@@ -9,13 +9,15 @@ import argparse
 import tracemalloc
 import warnings
 
+import numpy as np
+
 from benchmarks._table import RESULTS, markdown, write_csv
 from benchmarks.bench_w_step import make_design
 from suquan import SuquanClassifier
 from suquan.linear_model import METHODS
 
-SHAPES = ((225, 22_283), (10_000, 1_024))
-QUICK_SHAPES = ((60, 500), (400, 100))
+SHAPES = (("values", 225, 22_283), ("values", 10_000, 1_024), ("pictures", 10_000, 1_024))
+QUICK_SHAPES = (("values", 60, 500), ("pictures", 400, 100))
 ALPHAS_PER_FEATURE = (1e-6, 1e-3)
 
 
@@ -29,9 +31,22 @@ def peak_megabytes(model, X, y) -> float:
     return peak / 1e6
 
 
-def rows_of_shape(n_samples: int, n_features: int) -> list[dict]:
+def make_images(n_samples: int, n_features: int) -> tuple:
+    """Bytes whose neighbours are alike, as in pictures: the w-step then needs a covariance matrix."""
+    rng = np.random.default_rng(0)
+    X = np.cumsum(rng.standard_normal((n_samples, n_features), dtype=np.float32), axis=1)
+    X -= X.min(axis=1, keepdims=True)
+    y = X[:, : n_features // 2].mean(axis=1) > X[:, n_features // 2 :].mean(axis=1)
+    flip = rng.random(n_samples) < 0.2
+    return (X * (250 / X.max(axis=1, keepdims=True))).astype(np.uint8), y ^ flip
+
+
+KINDS = {"values": make_design, "pictures": make_images}
+
+
+def rows_of_shape(kind: str, n_samples: int, n_features: int) -> list[dict]:
     """One row per method; the larger peak of the alphas."""
-    X, y = make_design(n_samples, n_features)
+    X, y = KINDS[kind](n_samples, n_features)
     ranks = X.size * (2 if n_features <= 1 << 15 else 4) / 1e6
     side = min(n_samples, n_features)
     rows = []
@@ -42,7 +57,7 @@ def rows_of_shape(n_samples: int, n_features: int) -> list[dict]:
         )
         rows.append(
             {
-                "shape": f"{n_samples:,}×{n_features:,}",
+                "samples": f"{n_samples:,}×{n_features:,} {kind}",
                 "method": method,
                 "peak, MB": peak,
                 "ranks, MB": ranks,
@@ -51,7 +66,7 @@ def rows_of_shape(n_samples: int, n_features: int) -> list[dict]:
                 "peak over their sum": peak / (ranks + (4 * X.size + 8 * side**2) / 1e6),
             }
         )
-        print(f"  {n_samples} x {n_features}: {method} {peak:.1f} MB", flush=True)
+        print(f"  {n_samples} x {n_features} {kind}: {method} {peak:.1f} MB", flush=True)
     return rows
 
 

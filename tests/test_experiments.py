@@ -1,6 +1,7 @@
 """The paper's experiments on tiny settings, through the command line."""
 
 import csv
+import importlib
 import json
 import shutil
 import tomllib
@@ -10,9 +11,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from suquan import linear_model, model_selection
 from suquan.cli._app import app
 from suquan.cli._reproduce import load_experiments
 from suquan.datasets import make_corrupted_classification
+from suquan.losses import Logistic
+from suquan.solvers import alternation
+from suquan.solvers.target import solve_target
 
 TINY = {
     "simulated": {
@@ -248,6 +253,34 @@ def test_missing_data_are_told(tmp_path, monkeypatch):
     result = run("expression", "--data", tmp_path, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "no data set 'plain'" in result.stderr
+
+
+def recipes(module):
+    return importlib.import_module(f"{load_experiments().__name__}.recipes.{module}")
+
+
+def test_the_f_step_of_recipes_is_that_of_the_library_within_its_bound():
+    rng = np.random.default_rng(0)
+    D, s, start = rng.standard_normal((80, 9)), np.full(80, 1 / 80), np.linspace(-1.5, 1.5, 9)
+    y = np.where(D @ start + rng.logistic(size=80) > 0, 1.0, -1.0)
+    steps = recipes("steps")
+    found = steps.solve_increments(D, Logistic(), y, s, start, steps.differences(8), 0.05)
+    expected = solve_target(
+        D, Logistic(), y, s, start, target_set="joint", smoothness=0.05, tol=1e-10
+    )
+    assert np.mean(expected.f**2) < 0.99  # where the bound acts, the two differ
+    np.testing.assert_allclose(found.f, expected.f, atol=1e-4)
+    assert found.objective == pytest.approx(expected.objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("variant", ["true", "svd_mixed", "bagged", "bends", "svd_start"])
+def test_recipes_run_and_leave_the_library_as_it_was(variant, monkeypatch):
+    simulation = recipes("simulation")
+    monkeypatch.setattr(simulation, "N_FEATURES", 30)
+    monkeypatch.setattr(simulation, "N_TEST", 60)
+    before = alternation._f_step, model_selection.fit_grid, linear_model.fit_crossfit
+    assert 0.3 < simulation.run_one(variant, 60, 0, 6) <= 1.0
+    assert (alternation._f_step, model_selection.fit_grid, linear_model.fit_crossfit) == before
 
 
 def test_the_wheel_has_all_of_the_experiments():

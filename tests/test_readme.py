@@ -9,7 +9,9 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/files.md", "docs/dask.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/files.md", "docs/dask.md", "docs/experiments.md"]
+)
 def test_examples_run(page):
     examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     assert examples

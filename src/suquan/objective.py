@@ -53,11 +53,6 @@ class NormalizedSamples:
         """Rows of some samples."""
         return self.operator.take(samples).apply(self.f, dtype=self.dtype)
 
-    def means(self) -> np.ndarray:
-        """Means of the columns."""
-        n_samples = self.operator.n_samples
-        return self.operator.sum_apply(np.full(n_samples, 1.0 / n_samples), self.f)
-
 
 @dataclass(frozen=True)
 class JointProblem:

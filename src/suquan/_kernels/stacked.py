@@ -27,6 +27,15 @@ def _dot(w, row):
     return total
 
 
+@summing_kernel
+def _gathered_dot(f, w, code, mask):
+    """f·T_iᵀ w for a sample without ties or gaps."""
+    total = 0.0
+    for r in range(f.size):
+        total += f[r] * np.float64(w[uint64(code[r] & mask)])
+    return total
+
+
 @kernel
 def stacked_scores(f, W, first, vector, place, samples, out):
     """Write the scores f·T_iᵀ w of all entries to `out`.
@@ -39,6 +48,11 @@ def stacked_scores(f, W, first, vector, place, samples, out):
     scratch = make_write_scratch(f, row)
     for i in range(codes.shape[0]):
         if first[i] == first[i + 1]:
+            continue
+        is_plain = n_observed[i] == f.size and (rule == FIRST or not has_ties[i])
+        if is_plain and first[i + 1] - first[i] == 1:
+            e = first[i]
+            out[place[e]] = _gathered_dot(f, W[vector[e]], codes[i], mask)
             continue
         write_row(
             f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, scratch, row
@@ -56,13 +70,19 @@ def stacked_adjoint(a, W, first, vector, place, samples, total):
     for i in range(codes.shape[0]):
         if first[i] == first[i + 1]:
             continue
+        code = codes[i]
+        is_plain = n_observed[i] == n_features and (rule == FIRST or not has_ties[i])
+        if is_plain and first[i + 1] - first[i] == 1:
+            weight, w = a[place[first[i]]], W[vector[first[i]]]
+            for r in range(n_features):
+                total[r] += weight * w[uint64(code[r] & mask)]
+            continue
         mixed[:] = 0.0
         for e in range(first[i], first[i + 1]):
             weight, w = a[place[e]], W[vector[e]]
             for j in range(n_features):
                 mixed[j] += weight * w[j]
-        code = codes[i]
-        if n_observed[i] == n_features and (rule == FIRST or not has_ties[i]):
+        if is_plain:
             for r in range(n_features):
                 total[r] += mixed[uint64(code[r] & mask)]
         else:

@@ -34,21 +34,18 @@ class GramSolver:
         self.fit_intercept = fit_intercept
         self.exact = exact  # whether G carries float64 accuracy
         self.A: MaybeArray = None
-        self.column_means: MaybeArray = None
         self.row_means: MaybeArray = None
         self._reduced: PrimalSolver | None = None
 
     @classmethod
     def from_design(cls, A: Array | NormalizedSamples, fit_intercept: bool) -> GramSolver:
         n_samples, n_features = A.shape
-        means = np.zeros(n_features)
-        if fit_intercept:
-            means = column_means(A) if isinstance(A, np.ndarray) else A.means()
         # Where the products take no time there is no reason to round them.
         is_cheap = n_samples**2 * n_features <= _CHEAP_PRODUCTS
         dtype = np.dtype(np.float64) if is_cheap else A.dtype
-        solver = cls(_centred_gram(A, means, dtype), fit_intercept, exact=dtype == np.float64)
-        solver.A, solver.column_means = A, means
+        G = _centred_gram(A, dtype) if fit_intercept else _gram(A, np.zeros(n_features), dtype)
+        solver = cls(G, fit_intercept, exact=dtype == np.float64)
+        solver.A = A
         return solver
 
     @classmethod
@@ -75,8 +72,14 @@ class GramSolver:
     def complete(self, fits: list[LinearFit], alphas: Sequence[float]) -> list[LinearFit]:
         """Add w, and move b from the centred design to the one given."""
         duals = np.concatenate([fit.dual for fit in fits])
-        coefs: MaybeArray = None if self.A is None else _dual_to_primal(self.A, duals)
-        shifts = duals @ self.row_means if coefs is None else coefs @ self.column_means
+        coefs: MaybeArray = None
+        if self.A is None:
+            shifts = duals @ self.row_means
+        else:
+            equal = np.full((1, duals.shape[1]), 1.0 / duals.shape[1])
+            both = _dual_to_primal(self.A, np.concatenate([duals, equal]))
+            coefs, means = both[:-1], both[-1]
+            shifts = coefs @ means
         completed = []
         for k, (fit, alpha) in enumerate(zip(fits, alphas, strict=True)):
             rows = slice(k * len(fit.b), (k + 1) * len(fit.b))
@@ -130,7 +133,12 @@ class GramSolver:
         return cost > 0.1 * tol * fit.objective
 
     def _refine(self) -> None:
-        self.G = _centred_gram(self.A, self.column_means, np.float64)
+        no_shift = np.zeros(self.A.shape[1])
+        self.G = (
+            _centred_gram(self.A, np.float64)
+            if self.fit_intercept
+            else _gram(self.A, no_shift, np.float64)
+        )
         self.exact = True
 
     def _solve_softmax(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
@@ -219,37 +227,67 @@ def _dual_objective(loss, y, s, alpha, a, v, b) -> float:
     return float(s @ loss.value(y, v + b) + alpha * (a @ v))
 
 
-def _centred_gram(A: Array | NormalizedSamples, means: Array, dtype) -> Array:
-    """(A − means)(A − means)ᵀ: products in ``dtype``, summed over blocks of columns in float64."""
+def _centred_gram(A: Array | NormalizedSamples, dtype) -> Array:
+    """Gram matrix of the rows less their mean, whose products in ``dtype`` are of nearly centred rows."""
+    if isinstance(A, np.ndarray):
+        return _gram(A, column_means(A), dtype)
+    # The mean of some rows is near that of all; what is left of it goes from the matrix.
+    held = {0: A.rows(A.parts()[0])}
+    G = _gram(A, column_means(held[0]), dtype, held)
+    row_means = G.mean(axis=1)
+    G += row_means.mean() - row_means[:, None] - row_means
+    return G
+
+
+def _gram(
+    A: Array | NormalizedSamples, shift: Array, dtype, held: dict[int, Array] | None = None
+) -> Array:
+    """(A − shift)(A − shift)ᵀ: products in ``dtype``, summed over blocks of columns in float64.
+
+    `held` are the rows of a part that are there already; it is emptied.
+    """
     n_samples = A.shape[0]
     G = np.zeros((n_samples, n_samples))
     parts = [slice(0, n_samples)] if isinstance(A, np.ndarray) else A.parts()
-    for k, first in enumerate(parts):
-        rows = _rows(A, first)
-        for second in parts[k:]:
-            others = rows if second is first else _rows(A, second)
-            for columns in _column_blocks(A.shape):
-                shift = means[columns].astype(dtype)
-                left = np.subtract(rows[:, columns], shift, dtype=dtype)
-                right = left
-                if second is not first:
-                    right = np.subtract(others[:, columns], shift, dtype=dtype)
-                G[first, second] += left @ right.T
-            if second is not first:
-                G[second, first] = G[first, second].T
-            del others  # its memory is needed
-        del rows
+    held = {} if held is None else held  # at most two parts
+    for pair in _pairs(len(parts)):
+        for k in [k for k in held if k not in pair and not held.keys() >= set(pair)]:
+            del held[k]
+        for k in pair:
+            if k not in held:
+                held[k] = _rows(A, parts[k])
+        first, second = (parts[k] for k in pair)
+        rows, others = (held[k] for k in pair)
+        for columns in _column_blocks(A.shape, len(parts), np.dtype(dtype).itemsize):
+            origin = shift[columns].astype(dtype)
+            left = np.subtract(rows[:, columns], origin, dtype=dtype)
+            right = left
+            if others is not rows:
+                right = np.subtract(others[:, columns], origin, dtype=dtype)
+            G[first, second] += left @ right.T
+        if others is not rows:
+            G[second, first] = G[first, second].T
+        del rows, others
     return G
+
+
+def _pairs(n_parts: int) -> list[tuple[int, int]]:
+    """All pairs i ≤ j, in an order in which most share a part with the one before."""
+    return [(i, j) for j in range(n_parts) for i in dict.fromkeys([0, j, *range(1, j)])]
 
 
 def _rows(A: Array | NormalizedSamples, samples: slice) -> Array:
     return A[samples] if isinstance(A, np.ndarray) else A.rows(samples)
 
 
-def _column_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Slices of columns whose copies are small against the design, and long enough for a fast product."""
+def _column_blocks(shape: tuple[int, ...], n_parts: int = 1, itemsize: int = 8) -> Iterator[slice]:
+    """Slices of columns whose copies are small against the design, and long enough for a fast product.
+
+    Those of parts of the rows may be longer, and need to be.
+    """
     n_samples, n_features = shape
     step = max(256, max(_BLOCK_ENTRIES, n_samples * n_features // 32) // n_samples)
+    step *= 8 * n_parts // itemsize if n_parts > 1 else 1
     for start in range(0, n_features, step):
         yield slice(start, start + step)
 
