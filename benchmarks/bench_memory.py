@@ -16,7 +16,12 @@ from benchmarks.bench_w_step import make_design
 from suquan import SuquanClassifier
 from suquan.linear_model import METHODS
 
-SHAPES = (("values", 225, 22_283), ("values", 10_000, 1_024), ("pictures", 10_000, 1_024))
+SHAPES = (
+    ("values", 225, 22_283),
+    ("values", 1_000, 3_100),
+    ("values", 10_000, 1_024),
+    ("pictures", 10_000, 1_024),
+)
 QUICK_SHAPES = (("values", 60, 500), ("pictures", 400, 100))
 ALPHAS_PER_FEATURE = (1e-6, 1e-3)
 

@@ -20,7 +20,7 @@ def peak_of_fit(model, X, y):
 
 @pytest.mark.parametrize("method", ["svd", "spav", "joint", "crossfit"])
 @pytest.mark.parametrize(
-    ("n_samples", "n_features"), [(150, 12_000), (4000, 1000)], ids=["features", "samples"]
+    ("n_samples", "n_features"), [(150, 20_000), (4000, 1000)], ids=["features", "samples"]
 )
 @pytest.mark.filterwarnings("ignore")
 def test_a_fit_takes_ranks_and_one_design(method, n_samples, n_features):
