@@ -200,7 +200,7 @@ def _dual_newton_step(G, loss, y, s, alpha, fit_intercept, point):
     B = G * root
     B *= root[:, None]
     B.flat[:: len(B) + 1] += 2.0 * alpha
-    factor = cholesky(B)
+    factor = cholesky(B, overwrite=True)
     along_rho = (rho - root * cholesky_solve(factor, root * (G @ rho))) / (2.0 * alpha)
     if not fit_intercept:
         return -along_rho, 0.0, rho, 0.0
