@@ -36,7 +36,7 @@ _KEPT_SHARE = 0.1
 _SHORT_BYTES = 1 << 16
 
 
-_own = threading.local()
+_of_thread = threading.local()
 
 
 def scratch(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -45,9 +45,9 @@ def scratch(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     Workers of distributed return free memory at once, so that a new array costs more than filling it.
     """
     dtype, size = np.dtype(dtype), math.prod(shape)
-    buffer = getattr(_own, "buffer", None)
+    buffer = getattr(_of_thread, "buffer", None)
     if buffer is None or buffer.nbytes < size * dtype.itemsize:
-        buffer = _own.buffer = np.empty(size * dtype.itemsize, np.uint8)
+        buffer = _of_thread.buffer = np.empty(size * dtype.itemsize, np.uint8)
     return buffer[: size * dtype.itemsize].view(dtype).reshape(shape)
 
 

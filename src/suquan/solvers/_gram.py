@@ -43,7 +43,7 @@ class GramSolver:
         # Where the products take no time there is no reason to round them.
         is_cheap = n_samples**2 * n_features <= _CHEAP_PRODUCTS
         dtype = np.dtype(np.float64) if is_cheap else A.dtype
-        G = _centred_gram(A, dtype) if fit_intercept else _gram(A, np.zeros(n_features), dtype)
+        G = _gram_of_design(A, fit_intercept, dtype)
         solver = cls(G, fit_intercept, exact=dtype == np.float64)
         solver.A = A
         return solver
@@ -53,7 +53,7 @@ class GramSolver:
         G = np.array(G, dtype=np.float64)
         row_means = G.mean(axis=1)
         if fit_intercept:
-            G += row_means.mean() - row_means[:, None] - row_means
+            _centre(G, row_means)
         solver = cls(G, fit_intercept, exact=True)
         solver.row_means = row_means if fit_intercept else np.zeros(len(G))
         return solver
@@ -133,12 +133,7 @@ class GramSolver:
         return cost > 0.1 * tol * fit.objective
 
     def _refine(self) -> None:
-        no_shift = np.zeros(self.A.shape[1])
-        self.G = (
-            _centred_gram(self.A, np.float64)
-            if self.fit_intercept
-            else _gram(self.A, no_shift, np.float64)
-        )
+        self.G = _gram_of_design(self.A, self.fit_intercept, np.float64)
         self.exact = True
 
     def _solve_softmax(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
@@ -227,16 +222,22 @@ def _dual_objective(loss, y, s, alpha, a, v, b) -> float:
     return float(s @ loss.value(y, v + b) + alpha * (a @ v))
 
 
-def _centred_gram(A: Array | NormalizedSamples, dtype) -> Array:
-    """Gram matrix of the rows less their mean, whose products in ``dtype`` are of nearly centred rows."""
+def _gram_of_design(A: Array | NormalizedSamples, centred: bool, dtype) -> Array:
+    """Gram matrix of the rows, or of the rows less their mean; products in ``dtype``."""
+    if not centred:
+        return _gram(A, np.zeros(A.shape[1]), dtype)
     if isinstance(A, np.ndarray):
         return _gram(A, column_means(A), dtype)
     # The mean of some rows is near that of all; what is left of it goes from the matrix.
     held = {0: A.rows(A.parts()[0])}
     G = _gram(A, column_means(held[0]), dtype, held)
-    row_means = G.mean(axis=1)
-    G += row_means.mean() - row_means[:, None] - row_means
+    _centre(G, G.mean(axis=1))
     return G
+
+
+def _centre(G: Array, row_means: Array) -> None:
+    """Turn the Gram matrix of rows into that of the rows less their mean."""
+    G += row_means.mean() - row_means[:, None] - row_means
 
 
 def _gram(
@@ -244,7 +245,7 @@ def _gram(
 ) -> Array:
     """(A − shift)(A − shift)ᵀ: products in ``dtype``, summed over blocks of columns in float64.
 
-    `held` are the rows of a part that are there already; it is emptied.
+    `held` are the rows of a part that are there already; it changes.
     """
     n_samples = A.shape[0]
     G = np.zeros((n_samples, n_samples))
