@@ -1,8 +1,8 @@
 """What the kernels that order rows are fed: blocks of rows and, where they are short, their sorted words.
 
-NumPy sorts 32-bit words with the vector instructions of the machine, which compiled loops do not get at. It is
-called on as many rows as stay in the cache. Without such instructions it is several times slower than the
-kernels' own radix sort, and is not called. The order is the same either way.
+NumPy sorts the words of short rows with the vector instructions of the machine. It is called on as many rows
+as stay in the cache. Without such instructions it is several times slower than the kernels' own sort, and is
+not called. The order is the same either way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from suquan._blocks import as_kernel_rows
 from suquan._kernels.ranking import SHORT, write_words
+from suquan._kernels.words import CELL_SORTER
 
 # Values sorted at a time: few enough for the cache, many against the cost of calling a kernel.
 _ELEMENTS_PER_PART = 1 << 16
@@ -36,13 +37,16 @@ def kernel_rows(
 ) -> Iterator[tuple[slice, tuple[Any, ...]]]:
     """Slices of the block `rows` of `X`, each with the arguments by which a kernel orders its rows.
 
-    These are the values and their bits, flip and inf_key (see :mod:`suquan._kernels.ranking`), and the
-    sorted words; none of these if NumPy does not sort rows of this length.
+    These are the values, their bits, flip and inf_key (see :mod:`suquan._kernels.ranking`), the sorted
+    words, of which there are none if NumPy does not sort rows of this length, and the address of the kernels'
+    own sorter.
     """
     block, (view, flip, inf_key) = as_kernel_rows(X, rows, dtype)
     n_rows, n_features = block.shape
+    sorter = CELL_SORTER.address
     if n_features > _LONGEST_FOR_NUMPY:
-        yield rows, (block, block.view(view), flip, inf_key, np.empty((0, 0), np.uint32))
+        no_words = np.empty((0, 0), np.uint32)
+        yield rows, (block, block.view(view), flip, inf_key, no_words, sorter)
         return
     step = max(1, _ELEMENTS_PER_PART // n_features)
     words = np.empty((min(step, n_rows), n_features), np.uint32)
@@ -53,4 +57,4 @@ def kernel_rows(
         write_words(*values, sorted_words)
         sorted_words.sort(axis=1)
         first = rows.start + start
-        yield slice(first, first + len(part)), (*values, sorted_words)
+        yield slice(first, first + len(part)), (*values, sorted_words, sorter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,23 +14,50 @@ _REASSOCIATE = {"reassoc", "contract", "nsz"}
 
 def kernel(function: Callable) -> Callable:
     """Compile `function` with Numba, caching the machine code where some directory is writable."""
-    return _compile(function)
+    return _compile(numba.njit, function, nogil=True)
 
 
 def summing_kernel(function: Callable) -> Callable:
     """Compile as :func:`kernel` does, letting sums be reordered."""
-    return _compile(function, fastmath=_REASSOCIATE)
+    return _compile(numba.njit, function, nogil=True, fastmath=_REASSOCIATE)
 
 
-def _compile(function: Callable, **options: Any) -> Callable:
+class Entry:
+    """A function that kernels call through its address, of pointers and integers.
+
+    What a kernel calls directly is compiled again with every kernel; this is compiled once, when its address is
+    first asked for.
+
+    Parameters
+    ----------
+    function : callable
+    signature : Numba signature
+    """
+
+    def __init__(self, function: Callable, signature: Any) -> None:
+        self.function = function
+        self.signature = signature
+        self._lock = threading.Lock()
+        self._compiled: Any = None
+
+    @property
+    def address(self) -> int:
+        """Where the machine code lies in this process."""
+        with self._lock:
+            if self._compiled is None:
+                self._compiled = _compile(numba.cfunc, self.function, self.signature, nopython=True)
+        return self._compiled.address
+
+
+def _compile(decorator: Callable, function: Callable, *arguments: Any, **options: Any) -> Any:
     """Compile in memory where Numba finds no directory to cache in.
 
     It looks next to the source and in the user's cache directory, and raises when neither can be
     written; a read-only installation must still work.
     """
     try:
-        return numba.njit(nogil=True, cache=True, **options)(function)
+        return decorator(*arguments, cache=True, **options)(function)
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
-        return numba.njit(nogil=True, **options)(function)
+        return decorator(*arguments, **options)(function)

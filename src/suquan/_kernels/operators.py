@@ -21,6 +21,9 @@ _NARROW = 65536  # places up to this many fit 16 bits
 _FLAG = np.uint32(0x80000000)
 _MASK = np.uint32(0x7FFFFFFF)
 
+# Places that are looked at together where ties are searched.
+_STRETCH = 64
+
 # How tied values read the target.
 FIRST, AVERAGE, MEAN_RANK = 0, 1, 2
 
@@ -65,18 +68,37 @@ def block_end(code, flag, start, n_observed):
 
 
 @kernel
+def next_block(code, flag, start, n_observed):
+    """Start of the first block of tied values from place `start` on, `n_observed` if there is none.
+
+    Looks at many places at once, as most samples have few ties.
+    """
+    place = start + 1
+    while place < n_observed:
+        stop = min(place + _STRETCH, n_observed)
+        flags = flag ^ flag
+        for k in range(place, stop):
+            flags |= code[k]
+        if (flags & flag) != 0:
+            while (code[place] & flag) == 0:
+                place += 1
+            return place - 1
+        place = stop
+    return n_observed
+
+
+@kernel
 def read_places(f, code, flag, n_observed, rule, values):
     """Values that the first `n_observed` places read from f under the tie `rule`."""
-    if rule != MEAN_RANK:
-        if n_observed == f.size:
-            for k in range(n_observed):
-                values[k] = f[k]
-        else:
-            for k in range(n_observed):
-                values[k] = read_between(f, node_position(float64(k), n_observed, f.size))
+    if n_observed == f.size:
+        for k in range(n_observed):
+            values[k] = f[k]
+    else:
+        for k in range(n_observed):
+            values[k] = read_between(f, node_position(float64(k), n_observed, f.size))
     if rule == FIRST:
         return
-    start = 0
+    start = next_block(code, flag, 0, n_observed)
     while start < n_observed:
         end = block_end(code, flag, start, n_observed)
         if rule == MEAN_RANK:
@@ -84,7 +106,7 @@ def read_places(f, code, flag, n_observed, rule, values):
             value = read_between(f, node_position(middle, n_observed, f.size))
             for k in range(start, end):
                 values[k] = value
-        elif end > start + 1:
+        else:
             total = 0.0
             lowest = values[start]
             highest = values[start]
@@ -101,7 +123,7 @@ def read_places(f, code, flag, n_observed, rule, values):
             value = min(max(value, lowest), highest)
             for k in range(start, end):
                 values[k] = value
-        start = end
+        start = next_block(code, flag, end, n_observed)
 
 
 @kernel
@@ -131,17 +153,16 @@ def add_places(values, code, flag, n_observed, rule, g):
 @kernel
 def average_blocks(values, code, flag, n_observed):
     """Replace the values of each tied block by their mean."""
-    start = 0
+    start = next_block(code, flag, 0, n_observed)
     while start < n_observed:
         end = block_end(code, flag, start, n_observed)
-        if end > start + 1:
-            total = 0.0
-            for k in range(start, end):
-                total += values[k]
-            mean = total / (end - start)
-            for k in range(start, end):
-                values[k] = mean
-        start = end
+        total = 0.0
+        for k in range(start, end):
+            total += values[k]
+        mean = total / (end - start)
+        for k in range(start, end):
+            values[k] = mean
+        start = next_block(code, flag, end, n_observed)
 
 
 @kernel
@@ -157,9 +178,9 @@ def encode_row(order, values, n_observed, has_ties, flag, code):
 
 
 @kernel
-def encode_rows(X, bits, flip, inf_key, words, flag, codes, n_observed, has_ties):
+def encode_rows(X, bits, flip, inf_key, words, sorter, flag, codes, n_observed, has_ties):
     """Rank every row of `X` into code rows."""
-    scratch = make_scratch(X, bits)
+    scratch = make_scratch(X, bits, sorter)
     for i in range(X.shape[0]):
         m, tied = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
         n_observed[i], has_ties[i] = m, tied
@@ -254,9 +275,9 @@ def apply_rows(f, codes, flag, mask, n_observed, has_ties, rule, gap, out):
 
 
 @kernel
-def normalize_rows(X, bits, flip, inf_key, words, f, rule, n_observed, out):
+def normalize_rows(X, bits, flip, inf_key, words, sorter, f, rule, n_observed, out):
     """Rank each row of `X` and write T_i f straight to `out`; NaN stays NaN."""
-    scratch = make_scratch(X, bits)
+    scratch = make_scratch(X, bits, sorter)
     writing = make_write_scratch(f, out)
     code = scratch.order  # which is made into a code row
     for i in range(X.shape[0]):
@@ -280,9 +301,9 @@ def quantiles_row(values, n_observed, out):
 
 
 @kernel
-def sort_rows(X, bits, flip, inf_key, words, n_observed, out):
+def sort_rows(X, bits, flip, inf_key, words, sorter, n_observed, out):
     """Sorted rows of `X` (interpolated quantiles of rows with NaN)."""
-    scratch = make_scratch(X, bits)
+    scratch = make_scratch(X, bits, sorter)
     for i in range(X.shape[0]):
         n_observed[i], _ = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
         if n_observed[i] > 0:
@@ -291,13 +312,13 @@ def sort_rows(X, bits, flip, inf_key, words, n_observed, out):
 
 @kernel
 def sum_sorted_rows(
-    X, bits, flip, inf_key, words, weights, n_observed, has_ties, flag, kept, total
+    X, bits, flip, inf_key, words, sorter, weights, n_observed, has_ties, flag, kept, total
 ):
     """Add the weighted sorted rows of `X` to `total`, and keep their ranking unless `kept` is empty.
 
     Rows with no observed value add nothing.
     """
-    scratch = make_scratch(X, bits)
+    scratch = make_scratch(X, bits, sorter)
     row = np.empty(X.shape[1], np.float64)
     narrow = np.empty(min(X.shape[1], _NARROW), np.uint16)
     for i in range(X.shape[0]):

@@ -3,9 +3,7 @@
 A row is ordered in three steps that compare no more than a few neighbours:
 
 1. Every value gets an integer *cell*, a non-decreasing function of the value.
-2. The positions are sorted by cell. In a short row a 32-bit word holds both: :func:`write_words` makes the
-   words, and NumPy sorts them, outside this module. In a longer one too few bits would be left for the cell,
-   and :func:`narrow_sort` does it, in two passes of a radix sort.
+2. The positions are sorted by cell, see :mod:`suquan._kernels.words`.
 3. Insertion puts values that share a cell in order; equal values stay in order of position.
 
 Cells split the range of the values evenly or, for tails of some weight, more finely where most values lie.
@@ -27,6 +25,13 @@ import numpy as np
 from numba import float64, int32, int64, uint32, uint64
 
 from suquan._kernels._jit import kernel
+from suquan._kernels.words import (
+    N_COUNTS,
+    count_position_bits,
+    make_layout,
+    make_word_buffers,
+    sort_cells,
+)
 
 _LOW = uint64(0xFFFFFFFF)
 _HALF = uint64(32)
@@ -34,14 +39,14 @@ _GAP = int64(1 << 32)
 
 # Longest row that NumPy sorts, in words that leave 22 bits for the cell.
 SHORT = 1024
-# Longest row that narrow_sort takes; longer ones are split.
+# Longest row whose cells are sorted; longer ones are split.
 LONGEST = 65536
 # Kinds of cells: evenly spread, with a centre of more cells, or from the bits of the values.
-_EVEN, _CENTRED, _BITS = 0, 1, 2
+EVEN, CENTRED, BITS = 0, 1, 2
 # After a kind failed on a row, the next ones start with another; one in this many starts anew.
 _RETRY_EVERY = 16
-# Bits of a cell for narrow_sort, an even number.
-_CELL_BITS = 18
+# Values that are checked at a time when a row is settled.
+_STRETCH = 64
 # Values of a row that are looked at to find where most of them lie.
 _N_LOOKS = 32
 # Cells by which a long row is split, and what its parts should hold.
@@ -164,15 +169,6 @@ def cell_of(value, cells):
 
 
 @kernel
-def count_position_bits(size):
-    """Bits that hold the position in a row of `size` values."""
-    n_bits = 1
-    while (1 << n_bits) < size:
-        n_bits += 1
-    return n_bits
-
-
-@kernel
 def write_words(X, bits, flip, inf_key, words):
     """Words (cell, position) of every row; NaN has the highest cell, and no other value has."""
     ends = np.empty(2, bits.dtype)
@@ -180,7 +176,7 @@ def write_words(X, bits, flip, inf_key, words):
     for i in range(X.shape[0]):
         goal = words[i]
         low, high, n_observed = observed_range(bits[i], flip, inf_key)
-        write_cells(X[i], low, high, flip, _EVEN, 32 - position_bits, ends, goal)
+        write_cells(X[i], low, high, flip, EVEN, 32 - position_bits, ends, goal)
         for j in range(goal.size):
             goal[j] = (goal[j] << uint32(position_bits)) | uint32(j)
 
@@ -189,18 +185,19 @@ def write_words(X, bits, flip, inf_key, words):
 def write_cells(x, low, high, flip, kind, cell_bits, ends, goal):
     """Write the cells of a row whose observed keys span [low, high]; NaN gets the highest one.
 
-    All values get the same one if there is no map of cells. `ends` is working space.
+    Returns whether there is a map of cells; if not, all other values get the same one. `ends` is working space.
     """
     highest = uint32((1 << cell_bits) - 1)
     ends[0], ends[1] = unsorted_bits(low, flip), unsorted_bits(high, flip)
     range_ends = ends.view(x.dtype)
     lowest, largest = float64(range_ends[0]), float64(range_ends[1])
-    cells, fits = make_cell_map(x, lowest, largest, int64(highest), kind == _CENTRED)
+    cells, fits = make_cell_map(x, lowest, largest, int64(highest), kind == CENTRED)
     if fits:
         map_values(x, cells, highest, goal)
     else:
         for j in range(x.size):
             goal[j] = uint32(0) if x[j] == x[j] else highest
+    return fits
 
 
 @kernel
@@ -252,49 +249,6 @@ def radix_sort(pairs, spare, counts, size, n_bits):
 
 
 @kernel
-def narrow_sort(cells, spare, counts):
-    """Replace at most 65,536 `cells` by their order, in two passes over 32-bit words.
-
-    The first pass sorts by the lower half of the bits and leaves (upper half, position) in one word; the second
-    needs no more than that. Half the memory traffic of :func:`radix_sort` on pairs of 64 bits.
-    """
-    half = uint32(_CELL_BITS // 2)
-    n_buckets = 1 << (_CELL_BITS // 2)
-    mask = uint32(n_buckets - 1)
-    sixteen = uint32(16)
-    lower = counts[:n_buckets]
-    upper = counts[n_buckets : 2 * n_buckets]
-    for r in range(n_buckets):
-        lower[r] = uint32(0)
-        upper[r] = uint32(0)
-    for j in range(cells.size):
-        cell = cells[j]
-        lower[uint64(cell & mask)] += uint32(1)
-        upper[uint64(cell >> half)] += uint32(1)
-    lower_start = uint32(0)
-    upper_start = uint32(0)
-    for r in range(n_buckets):
-        count = lower[r]
-        lower[r] = lower_start
-        lower_start += count
-        count = upper[r]
-        upper[r] = upper_start
-        upper_start += count
-    for j in range(cells.size):
-        cell = cells[j]
-        bucket = uint64(cell & mask)
-        place = lower[bucket]
-        lower[bucket] = place + uint32(1)
-        spare[uint64(place)] = ((cell >> half) << sixteen) | uint32(j)
-    for j in range(cells.size):
-        word = spare[j]
-        bucket = uint64(word >> sixteen)
-        place = upper[bucket]
-        upper[bucket] = place + uint32(1)
-        cells[uint64(place)] = word & uint32(0xFFFF)
-
-
-@kernel
 def write_features(pairs, size, order):
     """Write the lower halves of `pairs` to `order`."""
     for j in range(size):
@@ -327,22 +281,33 @@ def repeats(values):
 
 
 @kernel
-def settle(x, order, values):
-    """Make ``values = x[order]`` non-decreasing by stable insertion, given that it nearly is.
+def settle(order, values):
+    """Make `values` non-decreasing by stable insertion, and move `order` along, given that they nearly are.
 
     Returns whether that took no more moves than half the elements, else both are left unfinished.
     """
     size = order.size
     moves_left = 16 + size // 2
-    if size == 0:
-        return True
-    highest = x[uint64(order[0])]
-    values[0] = highest
-    for r in range(1, size):
-        feature = order[r]
-        value = x[uint64(feature)]
-        values[r] = value
-        if value < highest:
+    for start in range(1, size, _STRETCH):
+        stop = min(start + _STRETCH, size)
+        if descends(values[start - 1 : stop]):
+            moves_left -= insert(order, values, start, stop, moves_left)
+            if moves_left < 0:
+                return False
+    return True
+
+
+@kernel
+def insert(order, values, start, stop, most):
+    """Insert the places from `start` to `stop` among those before, which are in order; equal values stay.
+
+    Returns the number of moves, of which there are hardly more than `most`: then the work is left undone.
+    """
+    n_moves = 0
+    for r in range(start, stop):
+        value = values[r]
+        if value < values[r - 1]:
+            feature = order[r]
             hole = r
             while hole > 0 and values[hole - 1] > value:
                 order[hole] = order[hole - 1]
@@ -350,45 +315,53 @@ def settle(x, order, values):
                 hole -= 1
             order[hole] = feature
             values[hole] = value
-            moves_left -= r - hole
-            if moves_left < 0:
-                return False
-        else:
-            highest = value
-    return True
+            n_moves += r - hole
+            if n_moves > most:
+                break
+    return n_moves
+
+
+@kernel
+def descends(values):
+    """Whether any value is smaller than the one before."""
+    n_descents = uint32(0)
+    for r in range(values.size - 1):
+        n_descents += uint32(1) if values[r + 1] < values[r] else uint32(0)
+    return n_descents > 0
 
 
 class Scratch(NamedTuple):
     """Working space for rows of one length, used by one thread, and the order of the last of them."""
 
+    sorter: int  # address of the sorter of cells
     order: np.ndarray  # uint32
     values: np.ndarray  # of the row in that order
     kind: np.ndarray  # int64: the kind of cells to start with, and rows since it was set back
     ends: np.ndarray  # two values as bits
     words: np.ndarray  # uint32
-    counts: np.ndarray  # uint32, one per bucket
-    pairs: np.ndarray  # uint64: cell in the upper half, feature in the lower
-    spare: np.ndarray  # uint64
+    sorted_words: np.ndarray  # uint32
+    counts: np.ndarray  # uint32, for the buckets
     split_bits: np.ndarray  # a long row in segments, as bits
     split: np.ndarray  # and as values
     features: np.ndarray  # uint32: where these come from
 
 
 @kernel
-def make_scratch(X, bits):
-    """Working space for the rows of `X`."""
+def make_scratch(X, bits, sorter):
+    """Working space for the rows of `X`; `sorter` is the address of the sorter of cells."""
     n_features = X.shape[1]
     n_split = n_features if n_features > LONGEST else 0
     split_bits = np.empty(n_split, bits.dtype)
+    words, sorted_words = make_word_buffers(n_features, min(n_features, LONGEST))
     return Scratch(
+        sorter,
         np.empty(n_features, np.uint32),
         np.empty(n_features, X.dtype),
         np.zeros(2, np.int64),
         np.empty(2, bits.dtype),
-        np.empty(n_features, np.uint32),
-        np.empty(2048, np.uint32),
-        np.empty(n_features, np.uint64),
-        np.empty(n_features, np.uint64),
+        words,
+        sorted_words,
+        np.empty(N_COUNTS, np.uint32),
         split_bits,
         split_bits.view(X.dtype),
         np.empty(n_split, np.uint32),
@@ -399,7 +372,9 @@ def make_scratch(X, bits):
 def order_by_bit_cells(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values):
     """Order of a row, whose observed keys span [low, high], by the leading varying bits of its values."""
     size = x.size
-    pairs, spare, counts = scratch.pairs, scratch.spare, scratch.counts
+    counts = scratch.counts
+    pairs = np.empty(size, np.uint64)  # cell in the upper half, feature in the lower
+    spare = np.empty(size, np.uint64)
     last = high if n_observed == size else inf_key + _GAP
     span = uint64(last) - uint64(low)
     n_bits = 0
@@ -411,7 +386,8 @@ def order_by_bit_cells(x, bits, flip, inf_key, low, high, n_observed, scratch, o
         pairs[j] = (cell << _HALF) | uint64(j)
     swapped = radix_sort(pairs, spare, counts, size, min(n_bits, 32))
     write_features(spare if swapped else pairs, size, order)
-    if settle(x, order[:n_observed], values[:n_observed]):
+    gather(x, order[:n_observed], values[:n_observed])
+    if settle(order[:n_observed], values[:n_observed]):
         return
     # Long runs share their leading bits: sort by the low bits, then, stably, by the leading ones.
     low_mask = (uint64(1) << shift) - uint64(1)
@@ -437,11 +413,12 @@ def order_row(x, bits, flip, inf_key, words, i, scratch):
     there are any. Returns the number of observed values and whether two of them tie.
     """
     order, values = scratch.order, scratch.values
-    if words.shape[0] > 0 and read_words(words[i], order):
+    if words.shape[0] > 0 and not ends_with_nan(words[i]):
+        read_positions(words[i], order)
         gather(x, order, values)
         if increases(values):
             return x.size, False
-        if settle(x, order, values):
+        if settle(order, values):
             return x.size, repeats(values)
     low, high, n_observed = observed_range(bits, flip, inf_key)
     if x.size <= LONGEST:
@@ -452,14 +429,40 @@ def order_row(x, bits, flip, inf_key, words, i, scratch):
 
 
 @kernel
-def read_words(words, order):
-    """Write the positions that sorted `words` hold to `order`; False where a value is NaN."""
+def ends_with_nan(words):
+    """Whether the last of a row's sorted words has the highest cell, which is that of NaN."""
     position_bits = uint32(count_position_bits(words.size))
     highest = (uint32(1) << (uint32(32) - position_bits)) - uint32(1)
-    mask = (uint32(1) << position_bits) - uint32(1)
-    for r in range(words.size):
+    return words[-1] >> position_bits == highest
+
+
+@kernel
+def read_positions(words, order):
+    """Write the positions that `words` hold in their lowest bits to `order`."""
+    mask = (uint32(1) << uint32(count_position_bits(order.size))) - uint32(1)
+    for r in range(order.size):
         order[r] = words[r] & mask
-    return words[-1] >> position_bits != highest
+
+
+@kernel
+def order_by_cells(x, low, high, flip, n_observed, kind, scratch, order, values):
+    """What :func:`order_segment` does, by even or centred cells; returns whether these served."""
+    layout = make_layout(x.size)
+    if not write_cells(x, low, high, flip, kind, layout.cell_bits, scratch.ends, order):
+        return False
+    if not sort_cells(
+        scratch.sorter,
+        order,
+        layout,
+        kind == EVEN,
+        scratch.counts,
+        scratch.words,
+        scratch.sorted_words,
+    ):
+        return False
+    read_positions(scratch.sorted_words, order)
+    gather(x, order[:n_observed], values[:n_observed])
+    return settle(order[:n_observed], values[:n_observed])
 
 
 @kernel
@@ -472,12 +475,12 @@ def order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order,
         return
     kind = scratch.kind
     if kind[1] % _RETRY_EVERY == 0:
-        kind[0] = _EVEN
+        kind[0] = EVEN
     kind[1] += 1
-    if kind[0] != _BITS and 0 < x.size <= LONGEST:
-        write_cells(x, low, high, flip, kind[0], _CELL_BITS, scratch.ends, order)
-        narrow_sort(order, scratch.words, scratch.counts)
-        if settle(x, order[:n_observed], values[:n_observed]):
+    if x.size > LONGEST:  # a part of a longer row that could not be split
+        kind[0] = BITS
+    while kind[0] != BITS:
+        if order_by_cells(x, low, high, flip, n_observed, kind[0], scratch, order, values):
             return
         kind[0] += 1
     order_by_bit_cells(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
@@ -579,9 +582,9 @@ def invert(order, narrow, places):
 
 
 @kernel
-def rank_rows(X, bits, flip, inf_key, words, order, ranks, n_observed):
+def rank_rows(X, bits, flip, inf_key, words, sorter, order, ranks, n_observed):
     """Order of every row of `X` and its inverse; counts of the values that are not NaN."""
-    scratch = make_scratch(X, bits)
+    scratch = make_scratch(X, bits, sorter)
     narrow = np.empty(min(X.shape[1], LONGEST), np.uint16)
     for i in range(X.shape[0]):
         n_observed[i], _ = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)

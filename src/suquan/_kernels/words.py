@@ -1,0 +1,294 @@
+"""Sorting the cells of up to 65,536 values, by way of words of 32 bits.
+
+A word holds a cell and the position of the value. Up to 256 words are sorted by one network of comparisons in
+vector registers. Of more, the leading bits of the cell say which *bucket* a value falls into, the words hold
+its other bits, one pass brings the words of every bucket together, and a network sorts each bucket.
+
+The networks are long, so this is compiled once, and the kernels that order rows call it through
+:func:`sort_cells`, with the address that :data:`CELL_SORTER` gives.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, int64, types, uint32, uint64
+from numba.extending import intrinsic
+
+from suquan._kernels._jit import Entry, kernel
+from suquan._kernels.networks import make_run_sorter
+
+# Most words that one network sorts, and how many words behind the end of a buffer it may touch.
+LONGEST_RUN = 256
+SLACK = LONGEST_RUN + 16
+
+# Words that a bucket should hold on average, and the most buckets that the first cache has room for.
+_BUCKET_SIZE = 44
+_MOST_BUCKETS = 1024
+# Distance of the two buffers of words, up to whole pages.
+_APART = 640
+# Bits of a digit where a bucket too large for the networks is sorted digit by digit.
+_DIGIT_BITS = 9
+# Counters that a sort needs.
+N_COUNTS = 2 * _MOST_BUCKETS + 1
+
+_sort_1 = make_run_sorter(1)
+_sort_2 = make_run_sorter(2)
+_sort_3 = make_run_sorter(3)
+_sort_4 = make_run_sorter(4)
+_sort_6 = make_run_sorter(6)
+_sort_8 = make_run_sorter(8)
+_sort_16 = make_run_sorter(16)
+
+
+@intrinsic
+def pointer_to(typing_context, words, place):
+    """Pointer to ``words[place]``."""
+    signature = types.CPointer(types.uint32)(words, types.int64)
+
+    def generate(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.gep(array.data, [arguments[1]])
+
+    return signature, generate
+
+
+@kernel
+def sort_run(words, start, size, goal, place):
+    """Write 1 to LONGEST_RUN `words` from `start` on, sorted, to `goal` from `place` on.
+
+    Both arrays must go on for SLACK words behind the run; what follows it in `goal` is overwritten.
+    """
+    source, target = pointer_to(words, start), pointer_to(goal, place)
+    if size <= 32:
+        if size <= 16:
+            _sort_1(source, size, target)
+        else:
+            _sort_2(source, size, target)
+    elif size <= 64:
+        if size <= 48:
+            _sort_3(source, size, target)
+        else:
+            _sort_4(source, size, target)
+    elif size <= 96:
+        _sort_6(source, size, target)
+    elif size <= 128:
+        _sort_8(source, size, target)
+    else:
+        _sort_16(source, size, target)
+
+
+class Layout(NamedTuple):
+    """How the bits of a cell and of the position are shared out, for rows of one length."""
+
+    n_buckets: int
+    cell_bits: int
+    position_bits: int  # lowest bits of a word
+    low_bits: int  # bits of the cell above them
+
+
+@kernel
+def count_position_bits(size):
+    """Bits that hold the position in a row of `size` values."""
+    n_bits = 1
+    while (1 << n_bits) < size:
+        n_bits += 1
+    return n_bits
+
+
+@kernel
+def make_layout(size):
+    """Bits for rows of `size` values, at most 65,536."""
+    position_bits = count_position_bits(size)
+    bucket_bits = 0
+    if size > LONGEST_RUN:
+        while (1 << bucket_bits) * _BUCKET_SIZE < size and (1 << bucket_bits) < _MOST_BUCKETS:
+            bucket_bits += 1
+    cell_bits = min(32 - position_bits + bucket_bits, 31)
+    return Layout(1 << bucket_bits, cell_bits, position_bits, cell_bits - bucket_bits)
+
+
+@kernel
+def spread_cells(cells, layout, starts, places, spread):
+    """Write the words of the `cells` to `spread`, bucket after bucket; `starts` gets where these begin."""
+    shift = uint32(32 - layout.low_bits)
+    if layout.n_buckets == 1:
+        starts[0], starts[1] = 0, cells.size
+        for j in range(cells.size):
+            spread[j] = (cells[j] << shift) | uint32(j)
+        return
+    low_bits = uint64(layout.low_bits)
+    for b in range(layout.n_buckets):
+        places[b] = uint32(0)
+    for j in range(cells.size):
+        places[uint64(cells[j]) >> low_bits] += uint32(1)
+    start = uint32(0)
+    for b in range(layout.n_buckets):
+        count = places[b]
+        starts[b] = start
+        places[b] = start
+        start += count
+    starts[layout.n_buckets] = start
+    for j in range(cells.size):
+        cell = cells[j]
+        bucket = uint64(cell) >> low_bits
+        place = places[bucket]
+        places[bucket] = place + uint32(1)
+        spread[uint64(place)] = (cell << shift) | uint32(j)
+
+
+@kernel
+def sort_buckets(spread, layout, starts, gives_up, spare, counts, goal):
+    """Sort the words of every bucket, to `goal`.
+
+    Returns False, with the work undone, if it `gives_up` at a bucket that is too large for the networks and
+    not in order yet. Many values in one cell are in order: the words end with the position.
+    """
+    for b in range(layout.n_buckets):
+        start = int64(starts[b])
+        size = int64(starts[b + 1]) - start
+        if size == 0:
+            continue
+        if size <= LONGEST_RUN:
+            sort_run(spread, start, size, goal, start)
+            continue
+        run = spread[start : start + size]
+        if not is_sorted(run):
+            if gives_up:
+                return False
+            radix_sort_words(run, spare[:size], counts, layout.position_bits)
+        for r in range(size):
+            goal[start + r] = run[r]
+    return True
+
+
+@kernel
+def is_sorted(words):
+    """Whether no word is smaller than the one before."""
+    n_descents = uint32(0)
+    for r in range(words.size - 1):
+        n_descents += uint32(1) if words[r] > words[r + 1] else uint32(0)
+    return n_descents == 0
+
+
+@kernel
+def radix_sort_words(words, spare, counts, n_low_bits):
+    """Sort `words` by all but their lowest `n_low_bits` bits, stably.
+
+    `spare`, as long, and `counts` are working space.
+    """
+    n_digits = 1 << _DIGIT_BITS
+    mask = uint32(n_digits - 1)
+    source, goal = words, spare
+    shift = n_low_bits
+    while shift < 32:
+        digit = uint32(shift)
+        for r in range(n_digits):
+            counts[r] = uint32(0)
+        for j in range(words.size):
+            counts[uint64((source[j] >> digit) & mask)] += uint32(1)
+        start = uint32(0)
+        for r in range(n_digits):
+            count = counts[r]
+            counts[r] = start
+            start += count
+        for j in range(words.size):
+            bucket = uint64((source[j] >> digit) & mask)
+            place = counts[bucket]
+            counts[bucket] = place + uint32(1)
+            goal[uint64(place)] = source[j]
+        source, goal = goal, source
+        shift += _DIGIT_BITS
+    if ((32 - n_low_bits + _DIGIT_BITS - 1) // _DIGIT_BITS) % 2 == 1:
+        for j in range(words.size):
+            words[j] = spare[j]
+
+
+def _sort_cells(
+    cells, size, n_buckets, cell_bits, position_bits, low_bits, gives_up, counts, spread, goal
+):
+    """Body of :data:`CELL_SORTER`; see :func:`sort_cells`."""
+    layout = Layout(n_buckets, cell_bits, position_bits, low_bits)
+    row = carray(cells, (size,))
+    counters = carray(counts, (N_COUNTS,))
+    words = carray(spread, (size + SLACK,))
+    starts = counters[: layout.n_buckets + 1]
+    places = counters[layout.n_buckets + 1 :]
+    spread_cells(row, layout, starts, places, words)
+    is_done = sort_buckets(
+        words, layout, starts, gives_up != 0, row, places, carray(goal, (size + SLACK,))
+    )
+    return int64(is_done)
+
+
+_POINTER = types.CPointer(types.uint32)
+CELL_SORTER = Entry(
+    _sort_cells, types.int64(_POINTER, *[types.int64] * 6, _POINTER, _POINTER, _POINTER)
+)
+
+
+@intrinsic
+def call_sorter(
+    typing_context,
+    address,
+    cells,
+    size,
+    n_buckets,
+    cell_bits,
+    position_bits,
+    low_bits,
+    gives_up,
+    counts,
+    spread,
+    goal,
+):
+    """Call :data:`CELL_SORTER` at `address`."""
+    call_signature = types.int64(types.int64, *CELL_SORTER.signature.args)
+
+    def generate(context, builder, signature, arguments):
+        address, *values = arguments
+        kind = ir.FunctionType(ir.IntType(64), [value.type for value in values])
+        return builder.call(builder.inttoptr(address, kind.as_pointer()), values)
+
+    return call_signature, generate
+
+
+@kernel
+def sort_cells(sorter, cells, layout, gives_up, counts, spread, goal):
+    """Sort at most 65,536 `cells` stably: the lowest bits of ``goal[r]`` are the position of the r-th.
+
+    `cells`, which have the `layout` that :func:`make_layout` gives, are overwritten; `counts` and `spread` are
+    working space. `spread` and `goal` go on for SLACK words, and `sorter` is the address of
+    :data:`CELL_SORTER`. Returns whether this was done; see :func:`sort_buckets`.
+    """
+    status = call_sorter(
+        sorter,
+        pointer_to(cells, 0),
+        int64(cells.size),
+        int64(layout.n_buckets),
+        int64(layout.cell_bits),
+        int64(layout.position_bits),
+        int64(layout.low_bits),
+        int64(gives_up),
+        pointer_to(counts, 0),
+        pointer_to(spread, 0),
+        pointer_to(goal, 0),
+    )
+    return status != 0
+
+
+@kernel
+def make_word_buffers(n_words, n_sorted):
+    """Two arrays that go on for SLACK words behind `n_words` and `n_sorted`, placed for :func:`sort_cells`.
+
+    Loads wait for earlier stores whose addresses end in the same twelve bits. Words are loaded from one array
+    and stored, soon after, at the same places of the other, so the two are kept half a page apart.
+    """
+    page, line = 4096 // 4, 64 // 4
+    memory = np.empty(n_words + n_sorted + 2 * SLACK + 2 * page, np.uint32)
+    first = (-(memory.ctypes.data // 4)) % line
+    second = first + n_words + SLACK
+    second += (_APART - (second - first)) % page
+    return memory[first : first + n_words + SLACK], memory[second : second + n_sorted + SLACK]
