@@ -27,7 +27,7 @@ def test_threads_are_kept():
     first = set().union(*for_each_block(lambda _: names(), SHAPE, n_jobs=2))
     second = set().union(*for_each_block(lambda _: names(), SHAPE, n_jobs=2))
     assert len(first | second) <= 2
-    assert all(name.startswith("suquan") for name in first)
+    assert all(name.startswith("suquan") for name in first - {threading.current_thread().name})
 
 
 def test_blocks_inside_a_block_do_not_wait_for_each_other():

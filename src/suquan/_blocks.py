@@ -6,10 +6,10 @@ Blocks depend on the shape of the data alone, so that sums over blocks are the s
 from __future__ import annotations
 
 import os
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,16 +41,57 @@ def row_blocks(n_samples: int, n_features: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n_samples))
 
 
+class _Work:
+    """Blocks that several threads take one by one, and their results."""
+
+    def __init__(self, function: Callable[[slice], Any], blocks: list[slice]) -> None:
+        self.function = function
+        self.blocks = blocks
+        self.results: list[Future] = [Future() for _ in blocks]
+        self.pending = deque(range(len(blocks)))
+
+    def do_next(self) -> bool:
+        """Work on the next block that nobody has begun; False if there is none."""
+        try:
+            k = self.pending.popleft()
+        except IndexError:
+            return False
+        try:
+            self.results[k].set_result(self.function(self.blocks[k]))
+        except BaseException as error:
+            self.results[k].set_exception(error)
+        return True
+
+    def do_all(self) -> None:
+        """Work until every block is begun."""
+        while self.do_next():
+            pass
+
+
 def _over_blocks(
     function: Callable[[slice], Any], shape: tuple[int, ...], n_jobs: int | None
 ) -> Iterator[Any]:
-    """Results of `function` on every block of rows, in order, one by one."""
+    """Results of `function` on every block of rows, in order, one by one.
+
+    The calling thread works too: it never waits for another one to be woken.
+    """
     blocks = list(row_blocks(*shape))
     n_threads = min(effective_n_jobs(n_jobs), len(blocks))
-    if n_threads <= 1 or getattr(_local, "is_busy", False):
+    if n_threads <= 1:
         yield from map(function, blocks)
         return
-    yield from _threads(n_threads).map(partial(_run_alone, function), blocks)
+    work = _Work(function, blocks)
+    threads = _threads(n_threads - 1)
+    helpers = [threads.submit(work.do_all) for _ in range(n_threads - 1)]
+    try:
+        for result in work.results:
+            while not result.done() and work.do_next():
+                pass
+            yield result.result()
+    finally:
+        work.pending.clear()  # after an error
+        # Those that have not begun never need to: all threads may be busy, with the caller's caller too.
+        wait([helper for helper in helpers if not helper.cancel()])
 
 
 @cache
@@ -62,17 +103,6 @@ def _threads(n_threads: int) -> ThreadPoolExecutor:
 # A forked process has none of its parent's threads.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.cache_clear)
-
-_local = threading.local()
-
-
-def _run_alone(function: Callable[[slice], Any], rows: slice) -> Any:
-    """Call `function` in one of the kept threads, so that what it calls does not wait for these."""
-    _local.is_busy = True
-    try:
-        return function(rows)
-    finally:
-        _local.is_busy = False
 
 
 def for_each_block(
