@@ -20,6 +20,8 @@ MaybeArray = Any
 
 # Matrices with fewer entries than this are faster on one BLAS thread.
 _ONE_THREAD = 250_000
+# Rows of a square matrix that are worked on at a time where a copy of it would take too much memory.
+_PANEL = 256
 
 
 def as_floats(A: Array) -> Array:
@@ -64,6 +66,19 @@ def cholesky(H: Array, *, overwrite: bool = False) -> Array:
 def cholesky_solve(factor: Array, columns: Array) -> Array:
     """H⁻¹ columns, from :func:`cholesky` of H."""
     return lapack.dpotrs(factor, columns, lower=1)[0]
+
+
+def panels(size: int) -> list[slice]:
+    """Slices of a few rows of a square matrix."""
+    return [slice(start, min(start + _PANEL, size)) for start in range(0, size, _PANEL)]
+
+
+def mirror(M: Array) -> None:
+    """Copy what is below the diagonal of M above it."""
+    for rows in panels(len(M)):
+        M[: rows.start, rows] = M[rows, : rows.start].T
+        corner = np.tril(M[rows, rows])
+        M[rows, rows] = corner + np.tril(corner, -1).T
 
 
 @cache

@@ -107,6 +107,7 @@ class GramSolver:
             point.objective, point.n_iter, point.criterion, point.criterion <= tol, dual, self,
         )  # fmt: skip
         if not self.exact and self._rounding_matters(loss, y, s, fit, tol):
+            del G  # its memory is needed
             self._refine()
             return self._solve_one(loss, y, s, alpha, tol, max_iter, fit)
         return fit
@@ -133,6 +134,7 @@ class GramSolver:
         return cost > 0.1 * tol * fit.objective
 
     def _refine(self) -> None:
+        self.G = np.empty((0, 0))
         self.G = _gram_of_design(self.A, self.fit_intercept, np.float64)
         self.exact = True
 
@@ -231,13 +233,15 @@ def _gram_of_design(A: Array | NormalizedSamples, centred: bool, dtype) -> Array
     # The mean of some rows is near that of all; what is left of it goes from the matrix.
     held = {0: A.rows(A.parts()[0])}
     G = _gram(A, column_means(held[0]), dtype, held)
+    held.clear()
     _centre(G, G.mean(axis=1))
     return G
 
 
 def _centre(G: Array, row_means: Array) -> None:
     """Turn the Gram matrix of rows into that of the rows less their mean."""
-    G += row_means.mean() - row_means[:, None] - row_means
+    G -= row_means[:, None] - row_means.mean()
+    G -= row_means
 
 
 def _gram(
@@ -245,30 +249,38 @@ def _gram(
 ) -> Array:
     """(A − shift)(A − shift)ᵀ: products in ``dtype``, summed over blocks of columns in float64.
 
-    `held` are the rows of a part that are there already; it changes.
+    `held` are the rows of a part that are there already; they change.
     """
     n_samples = A.shape[0]
     G = np.zeros((n_samples, n_samples))
     parts = [slice(0, n_samples)] if isinstance(A, np.ndarray) else A.parts()
     held = {} if held is None else held  # at most two parts
+    in_place = (
+        not isinstance(A, np.ndarray) and A.dtype == dtype
+    )  # rows made here may be shifted here
+    if in_place:
+        for rows in held.values():
+            rows -= shift.astype(dtype)
     for pair in _pairs(len(parts)):
         for k in [k for k in held if k not in pair and not held.keys() >= set(pair)]:
             del held[k]
         for k in pair:
             if k not in held:
                 held[k] = _rows(A, parts[k])
+                if in_place:
+                    held[k] -= shift.astype(dtype)
         first, second = (parts[k] for k in pair)
         rows, others = (held[k] for k in pair)
         for columns in _column_blocks(A.shape, len(parts), np.dtype(dtype).itemsize):
-            origin = shift[columns].astype(dtype)
-            left = np.subtract(rows[:, columns], origin, dtype=dtype)
-            right = left
-            if others is not rows:
-                right = np.subtract(others[:, columns], origin, dtype=dtype)
+            left, right = rows[:, columns], others[:, columns]
+            if not in_place:
+                origin = shift[columns].astype(dtype)
+                left = np.subtract(left, origin, dtype=dtype)
+                right = left if others is rows else np.subtract(right, origin, dtype=dtype)
             G[first, second] += left @ right.T
         if others is not rows:
             G[second, first] = G[first, second].T
-        del rows, others
+        del rows, others, left, right
     return G
 
 
@@ -288,7 +300,7 @@ def _column_blocks(shape: tuple[int, ...], n_parts: int = 1, itemsize: int = 8) 
     """
     n_samples, n_features = shape
     step = max(256, max(_BLOCK_ENTRIES, n_samples * n_features // 32) // n_samples)
-    step *= 8 * n_parts // itemsize if n_parts > 1 else 1
+    step *= 4 * n_parts // itemsize if n_parts > 1 else 1
     for start in range(0, n_features, step):
         yield slice(start, start + step)
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import blas
 from scipy.special import logit
 
 from suquan.losses import Logistic, Squared
+from suquan.solvers._algebra import mirror
 from suquan.solvers._target_rows import Rows
 
 _NEGLIGIBLE = 1e-18  # a loss at which the intercept need not be refined
 _CHUNK_ENTRIES = (
     1 << 18
 )  # at least, of the matrix of rows that the Hessian is summed over at a time
+
+
+_BLOCK_ROWS = 256  # rows that are summed over blocks of columns at a time
 
 
 class Data:
@@ -136,6 +141,23 @@ class Data:
             X[:, self.K :] = self.shifts[rows]
             Z = self.root(u, samples)[0](X)
             total += Z.T @ Z
+        return total
+
+    def block_hessian(self, u, starts):
+        """Hessian of the loss in (block values, b), for targets that are constant on blocks of columns.
+
+        The rows are centred, and made a few at a time. Products run in float64.
+        """
+        bounds = np.append(starts, self.K)
+        n_blocks, n_free = len(starts), self.shifts.shape[1]
+        total = np.zeros((n_blocks + n_free, n_blocks + n_free), order="F")
+        chunk = max(1, max(_BLOCK_ROWS, _CHUNK_ENTRIES // n_blocks) // self.n_outputs)
+        for samples, D in self.D.chunk_sums(chunk, self.n_outputs, bounds):
+            rows = (samples[:, None] * self.n_outputs + np.arange(self.n_outputs)).ravel()
+            D -= np.outer(self.row_means[rows], np.diff(bounds))
+            Z = self.root(u, samples)[0](np.column_stack([D, self.shifts[rows]]))
+            total = blas.dsyrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+        mirror(total)
         return total
 
     def all_scores(self, f, Df, b):

@@ -8,10 +8,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky_banded, solveh_banded
+from scipy.linalg import (
+    LinAlgError,
+    blas,
+    cho_factor,
+    cho_solve,
+    cholesky_banded,
+    lapack,
+    solveh_banded,
+)
 
 from suquan._kernels.target import whiten_rows
 from suquan.losses import Squared
+from suquan.solvers._algebra import mirror, panels
 from suquan.solvers._target_accelerated import accelerated
 from suquan.solvers._target_data import Data
 from suquan.solvers._target_record import Record
@@ -150,12 +159,12 @@ class _Gram:
         self._plain = None
         self._last: tuple = (None, 0.0, None)
 
-    def reduced(self, face):
-        """D summed over the face's blocks, float64; not centred."""
-        return self.data.D.sums(np.append(face.starts, self.data.K), np.float64)
+    def forget(self):
+        """Free the memory of the matrices kept."""
+        self._plain, self._last = None, (None, 0.0, None)
 
     def matrix(self, face, c):
-        """The Gram matrix, float64, of shape (n_scores, n_scores)."""
+        """The Gram matrix, float64, of shape (n_scores, n_scores): its lower triangle, with any upper one."""
         if c == 0.0 and len(face.starts) == self.data.K:
             return self._of_single_columns(face)
         starts, last_c, M = self._last
@@ -193,7 +202,8 @@ class _Gram:
             whiten_rows(X, data.row_means, face.sizes[part], R[1, part], R[0, part], last)
             if normal is not None:
                 X -= np.outer(normal[0].astype(dtype), normal[1][part].astype(dtype))
-            M += X @ X.T
+            for rows in panels(data.n_scores):
+                M[rows, : rows.stop] += X[rows] @ X[: rows.stop].T
         return M
 
     def _whitened_normal(self, face, S, R, c):
@@ -226,10 +236,9 @@ def _dual_newton_scores(data, target, gram, point, face, Df, sigma):
     try:
         if data.n_scores <= len(face.starts):
             return _solve_rows(data, gram.matrix(face, c), sigma, point, residual, Df)
-        X = gram.reduced(face)
-        X -= np.outer(data.row_means, face.sizes)
+        gram.forget()
         S = target.stiffness(face, c) / sigma
-        return _solve_blocks(data, data.root(point.u)[0], X, S, face, point.a, residual, Df)
+        return _solve_blocks(data, S, face, point, residual, Df)
     except LinAlgError:
         return None
 
@@ -237,38 +246,66 @@ def _dual_newton_scores(data, target, gram, point, face, Df, sigma):
 def _solve_rows(data, M, sigma, point, residual, Df):
     """Solve (W⁻¹ + σM) da = shifts·b − residual with shiftsᵀ(a + da) = 0, W = A Aᵀ, in da = A v."""
     left, right = data.root(point.u)
-    system = data.between_roots(point.u, M)
-    system *= sigma
-    system[np.diag_indices_from(system)] += 1.0 + 1e-13 * np.trace(system) / len(system)
     columns = left(data.shifts)
-    x = cho_solve(  # symmetric, and its transpose is in LAPACK's order: no copy
-        cho_factor(system.T, overwrite_a=True, check_finite=False),
-        np.column_stack([left(residual), columns]),
-        check_finite=False,
-    )
+    rhs = np.column_stack([left(residual), columns])
+    if data.n_outputs == 1:
+        q = np.sqrt(data.s * data.loss.curvature(data.y, point.u))
+        x = _solve_scaled(M, sigma, q, rhs)
+    else:
+        mirror(M)
+        system = data.between_roots(point.u, M)
+        system *= sigma
+        system[np.diag_indices_from(system)] += 1.0 + 1e-13 * np.trace(system) / len(system)
+        # Symmetric, and its transpose is in LAPACK's order: no copy.
+        factor = cho_factor(system.T, overwrite_a=True, check_finite=False)
+        x = cho_solve(factor, rhs, check_finite=False)
     v, shift = -x[:, 0], 0.0
     if data.fit_intercept:
         b = np.linalg.solve(columns.T @ x[:, 1:], columns.T @ x[:, 0] - point.a @ data.shifts)
         v, shift = v + x[:, 1:] @ b, data.shifts @ b
-    return Df + shift - sigma * (M @ right(v))
+    return Df + shift - sigma * blas.dsymv(1.0, M.T, right(v), lower=0)  # reads M's lower triangle
 
 
-def _solve_blocks(data, left, X, S, face, a, residual, Df):
+def _solve_scaled(M, sigma, q, rhs):
+    """Solve (1 + σ diag(q) M diag(q)) x = rhs, M given by its lower triangle.
+
+    The system and its factor take the place above the diagonal, so that no second matrix is needed.
+    """
+    diagonal = M.diagonal().copy()
+    for rows in panels(len(M)):
+        before, inner = slice(0, rows.start), np.tril(M[rows, rows], -1)
+        np.multiply(M[rows, before].T, (sigma * q[before])[:, None], out=M[before, rows])
+        M[before, rows] *= q[rows]
+        M[rows, rows] = inner + (sigma * q[rows, None] * inner * q[rows]).T
+    scaled = sigma * q * diagonal * q
+    M[np.diag_indices_from(M)] = scaled + 1.0 + 1e-13 * scaled.mean()
+    # The transpose is in LAPACK's order, and of it only the triangle below the diagonal is touched.
+    factor, info = lapack.dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
+    x = lapack.dpotrs(factor, rhs, lower=1)[0] if info == 0 else None
+    M[np.diag_indices_from(M)] = diagonal
+    if x is None:
+        raise LinAlgError("the system is not positive definite.")
+    return x
+
+
+def _solve_blocks(data, S, face, point, residual, Df):
     """The same system through the block values, where there are fewer of those than scores."""
     n_blocks = len(face.starts)
-    Z = left(np.column_stack([X, data.shifts]))
-    H = Z.T @ Z
+    left, right = data.root(point.u)
+    H = data.block_hessian(point.u, face.starts)
     diagonal = np.arange(n_blocks)
     H[diagonal, diagonal] += S[1]
     H[diagonal[1:], diagonal[:-1]] += S[0, 1:]
     H[diagonal[:-1], diagonal[1:]] += S[0, 1:]
     H[np.diag_indices_from(H)] += 1e-13 * np.trace(H) / len(H)
-    rhs = Z.T @ left(residual)
-    rhs[n_blocks:] -= a @ data.shifts
-    factor = cho_factor(H.T, overwrite_a=True, check_finite=False)
+    curved = right(left(residual))
+    columns = data.D.adjoint(curved) - data.row_means @ curved
+    rhs = np.concatenate([np.add.reduceat(columns, face.starts), (curved - point.a) @ data.shifts])
+    factor = cho_factor(H, overwrite_a=True, check_finite=False)
     x = cho_solve(factor, rhs, check_finite=False)
     if face.on_sphere:
         normal = np.concatenate([face.f_sums, np.zeros(data.shifts.shape[1])])
         y = cho_solve(factor, normal, check_finite=False)
         x -= y * (normal @ x) / (normal @ y)
-    return Df + X @ x[:n_blocks] + data.shifts @ x[n_blocks:]
+    step = np.repeat(x[:n_blocks], face.sizes.astype(np.int64))
+    return Df + data.scores(step) - data.row_means * step.sum() + data.shifts @ x[n_blocks:]

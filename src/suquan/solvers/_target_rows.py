@@ -40,6 +40,11 @@ class Rows(Protocol):
     def chunks(self, n_rows: int, n_outputs: int) -> Iterator[tuple[Array, Array]]:
         """Indices of about `n_rows` samples' rows, and a matrix of their scores' rows, in turn."""
 
+    def chunk_sums(
+        self, n_rows: int, n_outputs: int, bounds: Array
+    ) -> Iterator[tuple[Array, Array]]:
+        """The same of the matrix of :meth:`sums`, in float64."""
+
     def take(self, keep: Array, n_outputs: int) -> Rows:
         """The rows of some samples, each of `n_outputs` scores."""
 
@@ -83,6 +88,13 @@ class DenseRows:
         for start in range(0, n_samples, n_rows):
             stop = min(start + n_rows, n_samples)
             yield np.arange(start, stop), self.D[start * n_outputs : stop * n_outputs]
+
+    def chunk_sums(
+        self, n_rows: int, n_outputs: int, bounds: Array
+    ) -> Iterator[tuple[Array, Array]]:
+        """Sums over consecutive columns, a few rows at a time."""
+        for samples, D in self.chunks(n_rows, n_outputs):
+            yield samples, DenseRows(D).sums(bounds, np.float64)
 
     def take(self, keep: Array, n_outputs: int) -> DenseRows:
         """The rows of some samples."""
@@ -148,7 +160,15 @@ class StackedRows:
 
     def chunks(self, n_rows: int, n_outputs: int) -> Iterator[tuple[Array, Array]]:
         """A few rows at a time, those of a sample together."""
-        bounds = np.arange(self.shape[1] + 1)
+        return self._chunks(n_rows, n_outputs, np.arange(self.shape[1] + 1), self.dtype)
+
+    def chunk_sums(
+        self, n_rows: int, n_outputs: int, bounds: Array
+    ) -> Iterator[tuple[Array, Array]]:
+        """Sums over consecutive columns, a few rows at a time, those of a sample together."""
+        return self._chunks(n_rows, n_outputs, bounds, np.float64)
+
+    def _chunks(self, n_rows: int, n_outputs: int, bounds: Array, dtype: Any) -> Iterator:
         step = max(1, n_rows * self.operator.n_samples // max(1, len(self.samples)))
         for start in range(0, self.operator.n_samples, step):
             part = slice(start, min(start + step, self.operator.n_samples))
@@ -158,7 +178,7 @@ class StackedRows:
                 continue
             local = np.empty_like(place)
             local[first[0] : first[-1]] = np.arange(len(rows))
-            D = np.empty((len(rows), self.shape[1]), self.dtype)
+            D = np.empty((len(rows), len(bounds) - 1), dtype)
             stacked.stacked_sums(W, first, vector, local, samples, *self._knots, bounds, D)
             yield rows[::n_outputs] // n_outputs, D
 

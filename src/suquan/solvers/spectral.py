@@ -15,7 +15,8 @@ from suquan.targets import knot_positions
 
 # Up to this many nodes the matrix is formed: a dense decomposition is then the faster one.
 _DENSE_NODES = 256
-# Up to this size Σ c_i T_i is formed in one pass over the samples, and products no longer touch them.
+# Up to this size Σ c_i T_i is formed in one pass over the samples, and products no longer touch them; not for
+# fewer samples than features, where it would be larger than the design.
 _MATRIX_BYTES = 1 << 27
 
 
@@ -70,7 +71,8 @@ def spectral_target(problem: JointProblem) -> SpectralTarget:
 def _operator_matrix(problem: JointProblem, c: Any) -> np.ndarray | None:
     """Σ c_i T_i where it is small and can be formed, else None."""
     operator = problem.operator
-    if 8 * operator.n_features**2 <= _MATRIX_BYTES and operator.is_complete:
+    is_small = 8 * operator.n_features**2 <= _MATRIX_BYTES
+    if is_small and operator.n_samples >= operator.n_features and operator.is_complete:
         return operator.sum_matrix(c)
     return None
 
