@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
-# About three milliseconds of ranking: small against the work, large against the cost of handing it out.
-_ELEMENTS_PER_BLOCK = 1 << 19
+# One to three milliseconds of ranking: small against the work, large against the cost of handing it out.
+_MOST_ELEMENTS, _FEWEST_ELEMENTS = 1 << 19, 1 << 17
+# Blocks that data of medium size are cut into, so that threads end at about the same time.
+_N_BLOCKS = 8
 
 
 class Bits(NamedTuple):
@@ -36,7 +38,9 @@ _BITS = {
 
 def row_blocks(n_samples: int, n_features: int) -> Iterator[slice]:
     """Consecutive slices of rows of about the same number of elements each."""
-    step = max(1, _ELEMENTS_PER_BLOCK // max(n_features, 1))
+    n_elements = n_samples * n_features // _N_BLOCKS
+    n_elements = min(max(n_elements, _FEWEST_ELEMENTS), _MOST_ELEMENTS)
+    step = max(1, n_elements // max(n_features, 1))
     for start in range(0, n_samples, step):
         yield slice(start, min(start + step, n_samples))
 

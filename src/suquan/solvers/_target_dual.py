@@ -222,11 +222,13 @@ class _Gram:
             free = np.zeros((2, self.data.K))
             free[1] = 1.0
             self._plain = self._sum_of_products(face, free)
-        M = self._plain
+        M = self._plain / face.stretch
         if face.on_sphere:
             q = self.data.scores(face.f_sums) - self.data.row_means * face.f_sums.sum()
-            M = M - np.outer(q, q) / float(face.f_sums @ face.f_sums)
-        return M / face.stretch
+            scaled = q / (face.stretch * float(face.f_sums @ face.f_sums))
+            for rows in panels(len(M)):
+                M[rows] -= np.outer(scaled[rows], q)
+        return M
 
 
 def _dual_newton_scores(data, target, gram, point, face, Df, sigma):
