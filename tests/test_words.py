@@ -81,13 +81,15 @@ def test_cells_are_sorted_stably(size):
     cell_bits = make_layout(size).cell_bits
     rng = np.random.default_rng(size)
     spread = rng.integers(0, 2**cell_bits, size)
+    middle = 2 ** (cell_bits - 1) + rng.integers(0, 2**12, size)  # in one bucket
     for cells in (
         spread,
         np.sort(spread)[::-1],
         rng.integers(0, 5, size),  # all in the first bucket
         np.full(size, 2**cell_bits - 1),
         np.where(rng.random(size) < 0.6, 7, spread),
-        rng.integers(2 ** (cell_bits - 1), 2 ** (cell_bits - 1) + 2**12, size),
+        middle,
+        np.where(rng.random(size) < 0.6, 2 ** (cell_bits - 1) + 2**11, middle),
     ):
         expected = np.argsort(cells, kind="stable")
         assert_array_equal(sorted_positions(cells.astype(np.uint32)), expected)
@@ -97,6 +99,14 @@ def test_a_large_bucket_out_of_order_makes_it_give_up_if_asked():
     in_one_bucket = np.random.default_rng(0).integers(0, 2**10, 5000).astype(np.uint32)
     assert sorted_positions(in_one_bucket, gives_up=True) is None
     assert_array_equal(sorted_positions(np.sort(in_one_bucket), gives_up=True), np.arange(5000))
+
+
+def test_many_values_in_one_cell_are_no_reason_to_give_up():
+    rng = np.random.default_rng(0)
+    cells = np.full(5000, 2**20, np.uint32)
+    some = rng.choice(5000, 200, replace=False)
+    cells[some] += rng.integers(-(2**12), 2**12, 200).astype(np.uint32)  # in the same bucket
+    assert_array_equal(sorted_positions(cells, gives_up=True), np.argsort(cells, kind="stable"))
 
 
 def test_the_two_buffers_hold_what_they_should():

@@ -143,25 +143,76 @@ def spread_cells(cells, layout, starts, places, spread):
 def sort_buckets(spread, layout, starts, gives_up, spare, counts, goal):
     """Sort the words of every bucket, to `goal`.
 
-    Returns False, with the work undone, if it `gives_up` at a bucket that is too large for the networks and
-    not in order yet. Many values in one cell are in order: the words end with the position.
+    Returns False, with the work undone, if it `gives_up` at a bucket that is too large for the networks, where
+    this is not for one cell that many values share.
     """
     for b in range(layout.n_buckets):
         start = int64(starts[b])
         size = int64(starts[b + 1]) - start
-        if size == 0:
-            continue
-        if size <= LONGEST_RUN:
-            sort_run(spread, start, size, goal, start)
-            continue
-        run = spread[start : start + size]
-        if not is_sorted(run):
-            if gives_up:
+        if size > LONGEST_RUN and not is_sorted(spread[start : start + size]):
+            n_less, n_equal = part_ties(spread, start, size, layout.position_bits, spare)
+            first, last = start + n_less, start + n_less + n_equal
+            n_greater = size - n_less - n_equal
+            if not sort_words(
+                spread, start, n_less, layout, gives_up, spare[n_equal:], counts, goal
+            ):
                 return False
-            radix_sort_words(run, spare[:size], counts, layout.position_bits)
-        for r in range(size):
-            goal[start + r] = run[r]
+            for r in range(n_equal):
+                goal[first + r] = spare[r]
+            if not sort_words(
+                spread, last, n_greater, layout, gives_up, spare[n_equal:], counts, goal
+            ):
+                return False
+        else:
+            sort_words(spread, start, size, layout, gives_up, spare, counts, goal)
     return True
+
+
+@kernel
+def sort_words(words, start, size, layout, gives_up, spare, counts, goal):
+    """Sort `size` words from `start` on, to the same places of `goal`; False where it gives up."""
+    if size == 0:
+        return True
+    if size <= LONGEST_RUN:
+        sort_run(words, start, size, goal, start)
+        return True
+    run = words[start : start + size]
+    if not is_sorted(run):
+        if gives_up:
+            return False
+        radix_sort_words(run, spare[:size], counts, layout.position_bits)
+    for r in range(size):
+        goal[start + r] = run[r]
+    return True
+
+
+@kernel
+def part_ties(words, start, size, position_bits, spare):
+    """Part a run by a cell that many of its values may share: those before it, in it and behind it.
+
+    The words in that cell are in order, as they end with the position, and go to `spare`; the others stay in
+    `words`, at both ends of the run. Returns the numbers of the first two.
+    """
+    shift = uint32(position_bits)
+    cell = words[start + size // 2] >> shift
+    other = words[start + size // 4] >> shift
+    if other == words[start + size - 1 - size // 4] >> shift:
+        cell = other  # two of three
+    n_less, n_equal, n_greater = 0, 0, 0
+    for r in range(start, start + size):
+        word = words[r]
+        if word >> shift == cell:
+            spare[n_equal] = word
+            n_equal += 1
+        elif word >> shift < cell:
+            words[start + n_less] = word  # not behind what is read
+            n_less += 1
+        else:
+            spare[size - 1 - n_greater] = word
+            n_greater += 1
+    for r in range(n_greater):
+        words[start + n_less + n_equal + r] = spare[size - 1 - r]
+    return n_less, n_equal
 
 
 @kernel
