@@ -43,9 +43,12 @@ class Entry:
     @property
     def address(self) -> int:
         """Where the machine code lies in this process."""
-        with self._lock:
-            if self._compiled is None:
-                self._compiled = _compile(numba.cfunc, self.function, self.signature, nopython=True)
+        if self._compiled is None:
+            with self._lock:
+                if self._compiled is None:
+                    self._compiled = _compile(
+                        numba.cfunc, self.function, self.signature, nopython=True
+                    )
         return self._compiled.address
 
 
