@@ -27,6 +27,8 @@ SIZES = [
     1023,
     1024,
     1025,
+    2048,
+    2049,
     2047,
     2048,
     2049,
@@ -116,11 +118,11 @@ def test_ranks_of_hard_samples_equal_a_stable_sort_at_every_threshold(kind, dtyp
         assert_ranked(X, *suquan.rank_samples(X))
 
 
-@pytest.mark.parametrize("longest", [0, 1024])
+@pytest.mark.parametrize("longest", [0, 2048])
 @pytest.mark.parametrize("kind", KINDS)
 def test_ranks_are_the_same_with_and_without_the_sort_of_numpy(kind, longest, monkeypatch):
     monkeypatch.setattr("suquan._ordering._LONGEST_FOR_NUMPY", longest)
-    for p in (1, 2, 100, 1024):
+    for p in (1, 2, 100, 1024, 2048):
         X = np.stack([hard_row(kind, p, "float64", seed) for seed in range(3)])
         assert_ranked(X, *suquan.rank_samples(X))
 

@@ -37,8 +37,8 @@ _LOW = uint64(0xFFFFFFFF)
 _HALF = uint64(32)
 _GAP = int64(1 << 32)
 
-# Longest row that NumPy sorts, in words that leave 22 bits for the cell.
-SHORT = 1024
+# Longest row that NumPy sorts, in words that leave 21 bits for the cell.
+SHORT = 2048
 # Longest row whose cells are sorted; longer ones are split.
 LONGEST = 65536
 # Kinds of cells: evenly spread, with a centre of more cells, or from the bits of the values.
