@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import signal
 import threading
@@ -117,6 +118,9 @@ def _late_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _connected(distributed: Any, address: str) -> Iterator[Any]:
+    # What is left of a client that found no scheduler closes itself when it is collected. That must not happen
+    # while another one starts: both want the same lock of distributed, and neither would ever go on.
+    gc.collect()
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS)
     except (OSError, ValueError, TypeError) as error:
