@@ -2,13 +2,14 @@
 
 import os
 import threading
+import weakref
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 import suquan
-from suquan._blocks import for_each_block, row_blocks, sum_over_blocks
+from suquan._blocks import _over_blocks, for_each_block, row_blocks, sum_over_blocks
 
 SHAPE = (40, 100_000)
 
@@ -37,6 +38,22 @@ def test_blocks_inside_a_block_do_not_wait_for_each_other():
     totals = for_each_block(inner_sum, SHAPE, n_jobs=2)
     for total in totals:
         assert_array_equal(total, totals[0])
+
+
+def test_results_are_let_go_once_they_are_used():
+    class Result:
+        pass
+
+    made = weakref.WeakSet()
+
+    def make(rows):
+        result = Result()
+        made.add(result)
+        return result
+
+    n_alive = [len(made) for _ in _over_blocks(make, SHAPE, 2)]
+    assert len(n_alive) == len(list(row_blocks(*SHAPE))) == 8
+    assert n_alive[-1] <= 3  # the last one, and what a thread has not yet let go of
 
 
 def test_an_error_in_one_block_is_raised_and_the_threads_go_on():

@@ -14,7 +14,6 @@ from suquan._kernels.words import (
     N_COUNTS,
     SLACK,
     make_layout,
-    make_word_buffers,
     pointer_to,
     sort_cells,
     sort_run,
@@ -64,7 +63,7 @@ def test_runs_of_every_size_are_sorted_and_others_left_alone():
 
 def sorted_positions(cells, gives_up=False):
     """Positions in the order that sort_cells gives, None where it gives up."""
-    spread, goal = make_word_buffers(cells.size, cells.size)
+    spread, goal = (np.empty(cells.size + SLACK, np.uint32) for _ in range(2))
     layout = make_layout(cells.size)
     assert cells.max() < 2**layout.cell_bits
     counts = np.empty(N_COUNTS, np.uint32)
@@ -107,11 +106,3 @@ def test_many_values_in_one_cell_are_no_reason_to_give_up():
     some = rng.choice(5000, 200, replace=False)
     cells[some] += rng.integers(-(2**12), 2**12, 200).astype(np.uint32)  # in the same bucket
     assert_array_equal(sorted_positions(cells, gives_up=True), np.argsort(cells, kind="stable"))
-
-
-def test_the_two_buffers_hold_what_they_should():
-    for n_words, n_sorted in [(1, 1), (1000, 1000), (100_000, 65_536)]:
-        words, sorted_words = make_word_buffers(n_words, n_sorted)
-        assert words.size == n_words + SLACK
-        assert sorted_words.size == n_sorted + SLACK
-        assert not np.shares_memory(words, sorted_words)

@@ -46,24 +46,23 @@ def row_blocks(n_samples: int, n_features: int) -> Iterator[slice]:
 
 
 class _Work:
-    """Blocks that several threads take one by one, and their results."""
+    """Blocks that several threads take one by one, and their results in order."""
 
     def __init__(self, function: Callable[[slice], Any], blocks: list[slice]) -> None:
         self.function = function
-        self.blocks = blocks
-        self.results: list[Future] = [Future() for _ in blocks]
-        self.pending = deque(range(len(blocks)))
+        self.results: deque[Future] = deque(Future() for _ in blocks)
+        self.pending = deque(zip(blocks, self.results, strict=True))
 
     def do_next(self) -> bool:
         """Work on the next block that nobody has begun; False if there is none."""
         try:
-            k = self.pending.popleft()
+            rows, result = self.pending.popleft()
         except IndexError:
             return False
         try:
-            self.results[k].set_result(self.function(self.blocks[k]))
+            result.set_result(self.function(rows))
         except BaseException as error:
-            self.results[k].set_exception(error)
+            result.set_exception(error)
         return True
 
     def do_all(self) -> None:
@@ -88,7 +87,8 @@ def _over_blocks(
     threads = _threads(n_threads - 1)
     helpers = [threads.submit(work.do_all) for _ in range(n_threads - 1)]
     try:
-        for result in work.results:
+        while work.results:
+            result = work.results.popleft()  # not kept once it is used
             while not result.done() and work.do_next():
                 pass
             yield result.result()

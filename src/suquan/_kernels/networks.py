@@ -72,7 +72,7 @@ def _merge_range(start: int, size: int, step: int) -> list[tuple[int, int]]:
 
 
 class _Registers:
-    """Code for the steps of one network, on registers that are columns of a matrix; see the module."""
+    """Code for the steps of one network, on registers that are the rows of a matrix; see the module."""
 
     def __init__(self, builder: Any, rows: list) -> None:
         self.builder = builder
@@ -191,15 +191,12 @@ def _store_run(builder: Any, rows: list, goal: Any) -> None:
     if n_registers == 1:
         builder.store(rows[0], _address(builder, goal, 0)).align = 4
         return
-    parts = [transposed(builder, rows[k : k + LANES]) for k in range(0, n_registers, LANES)]
-    for lane in range(LANES):
-        for k, part in enumerate(parts):
-            place = lane * n_registers + k * LANES
-            builder.store(part[lane], _address(builder, goal, place)).align = 4
+    for lane, column in enumerate(transposed(builder, rows)):
+        builder.store(column, _address(builder, goal, lane * n_registers)).align = 4
 
 
 def make_run_sorter(n_registers: int) -> Callable:
-    """Function (words, size, goal) of two pointers that sorts up to 16·n_registers words.
+    """Function (words, size, goal) of two pointers that sorts up to 16·n_registers words, at most 256.
 
     Whatever the size, 16·n_registers words are read, and up to 16 more than that written.
     """

@@ -27,9 +27,9 @@ from numba import float64, int32, int64, uint32, uint64
 from suquan._kernels._jit import kernel
 from suquan._kernels.words import (
     N_COUNTS,
+    SLACK,
     count_position_bits,
     make_layout,
-    make_word_buffers,
     sort_cells,
 )
 
@@ -352,15 +352,14 @@ def make_scratch(X, bits, sorter):
     n_features = X.shape[1]
     n_split = n_features if n_features > LONGEST else 0
     split_bits = np.empty(n_split, bits.dtype)
-    words, sorted_words = make_word_buffers(n_features, min(n_features, LONGEST))
     return Scratch(
         sorter,
         np.empty(n_features, np.uint32),
         np.empty(n_features, X.dtype),
         np.zeros(2, np.int64),
         np.empty(2, bits.dtype),
-        words,
-        sorted_words,
+        np.empty(n_features + SLACK, np.uint32),
+        np.empty(min(n_features, LONGEST) + SLACK, np.uint32),
         np.empty(N_COUNTS, np.uint32),
         split_bits,
         split_bits.view(X.dtype),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 from llvmlite import ir
 from numba import carray, int64, types, uint32, uint64
 from numba.extending import intrinsic
@@ -27,8 +26,6 @@ SLACK = LONGEST_RUN + 16
 # Words that a bucket should hold on average, and the most buckets that the first cache has room for.
 _BUCKET_SIZE = 44
 _MOST_BUCKETS = 1024
-# Distance of the two buffers of words, up to whole pages.
-_APART = 640
 # Bits of a digit where a bucket too large for the networks is sorted digit by digit.
 _DIGIT_BITS = 9
 # Counters that a sort needs.
@@ -328,18 +325,3 @@ def sort_cells(sorter, cells, layout, gives_up, counts, spread, goal):
         pointer_to(goal, 0),
     )
     return status != 0
-
-
-@kernel
-def make_word_buffers(n_words, n_sorted):
-    """Two arrays that go on for SLACK words behind `n_words` and `n_sorted`, placed for :func:`sort_cells`.
-
-    Loads wait for earlier stores whose addresses end in the same twelve bits. Words are loaded from one array
-    and stored, soon after, at the same places of the other, so the two are kept half a page apart.
-    """
-    page, line = 4096 // 4, 64 // 4
-    memory = np.empty(n_words + n_sorted + 2 * SLACK + 2 * page, np.uint32)
-    first = (-(memory.ctypes.data // 4)) % line
-    second = first + n_words + SLACK
-    second += (_APART - (second - first)) % page
-    return memory[first : first + n_words + SLACK], memory[second : second + n_sorted + SLACK]

@@ -255,9 +255,8 @@ def _gram(
     G = np.zeros((n_samples, n_samples))
     parts = [slice(0, n_samples)] if isinstance(A, np.ndarray) else A.parts()
     held = {} if held is None else held  # at most two parts
-    in_place = (
-        not isinstance(A, np.ndarray) and A.dtype == dtype
-    )  # rows made here may be shifted here
+    # Rows that are made here may be shifted where they are.
+    in_place = not isinstance(A, np.ndarray) and A.dtype == dtype
     if in_place:
         for rows in held.values():
             rows -= shift.astype(dtype)
