@@ -62,6 +62,13 @@ def test_bytes_need_no_more_than_ranks_one_design_and_one_square(method, shape):
     assert peak_bytes(model, X, y) <= (2 + 4) * X.size + 8 * min(shape) ** 2
 
 
+@pytest.mark.parametrize("shape", [(600, 1_900), (700, 2_500)])
+def test_crossfit_forms_no_square_of_all_its_rows(shape):
+    X, y = make_samples(*shape)
+    model = SuquanClassifier("crossfit", alpha=1e-3 * shape[1], random_state=0)
+    assert peak_bytes(model, X, y) <= (2 + 4) * X.size + 8 * min(shape) ** 2
+
+
 @pytest.mark.parametrize("n_knots", [100, 2_000])
 def test_crossfit_on_knots_needs_no_more(n_knots):
     X, y = make_samples(150, 3_000)

@@ -377,12 +377,12 @@ def test_a_float32_gram_matrix_is_refined_where_its_rounding_matters():
     assert fit.objective == pytest.approx(ours, rel=1e-8)
 
 
-@pytest.mark.parametrize("n_samples", [1, 4, 37])
-def test_products_accumulate_in_float64(n_samples):
+@pytest.mark.parametrize("n_samples", [1, 4, 37, 64, 131])
+@pytest.mark.parametrize("n_vectors", [1, 2, 3, 4, 5, 7, 8])
+def test_products_accumulate_in_float64(n_samples, n_vectors):
     rng = np.random.default_rng(0)
     A = rng.standard_normal((n_samples, 53)).astype(np.float32)
-    R = rng.standard_normal((3, n_samples))
-    for n_vectors in (1, 4, 7):
-        V = rng.standard_normal((n_vectors, 53))
-        np.testing.assert_allclose(row_products(A, V), V @ A.T.astype(float), atol=1e-13)
+    R = rng.standard_normal((n_vectors, n_samples))
+    V = rng.standard_normal((n_vectors, 53))
+    np.testing.assert_allclose(row_products(A, V), V @ A.T.astype(float), atol=1e-13)
     np.testing.assert_allclose(column_products(A, R), R @ A.astype(float), atol=1e-13)

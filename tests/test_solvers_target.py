@@ -10,7 +10,9 @@ import pytest
 
 from suquan._kernels.target import block_sums, column_products, row_products, whiten_rows
 from suquan.losses import Logistic, Softmax, Squared
+from suquan.solvers import _target_dual as dual_module
 from suquan.solvers import target as module
+from suquan.solvers._target_rows import DenseRows
 from suquan.solvers.target import solve_target
 
 LOSSES = {"logistic": Logistic(), "squared": Squared(), "softmax": Softmax(3)}
@@ -283,6 +285,29 @@ def test_dual_and_primal_methods_agree(monkeypatch, name, target_set, smoothness
     monkeypatch.setattr(module, "_primal_newton", module._dual_newton)
     dual = solve_target(D, loss, y, s, f_start, **options)
     assert dual.objective == pytest.approx(primal.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(("target_set", "smoothness"), SETS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_without_room_for_a_matrix_the_optimum_is_the_same(
+    monkeypatch, shape, name, target_set, smoothness, fit_intercept
+):
+    loss = LOSSES[name]
+    D, y, s, f_start = make_problem(loss, *shape)
+    options = {
+        "target_set": target_set, "smoothness": smoothness, "fit_intercept": fit_intercept, "tol": 1e-7,
+    }  # fmt: skip
+    with_matrix = solve_target(D, loss, y, s, f_start, **options)
+    monkeypatch.setattr(DenseRows, "largest_square", 0)
+    monkeypatch.setattr(module, "_accelerated", lambda *_: None)
+    monkeypatch.setattr(module, "_primal_newton", None)  # it forms one
+    for solve in ("_solve_rows", "_solve_blocks"):
+        monkeypatch.setattr(dual_module, solve, None)
+    by_products = solve_target(D, loss, y, s, f_start, **options)
+    assert by_products.converged
+    assert by_products.objective == pytest.approx(with_matrix.objective, rel=3e-7)
 
 
 @pytest.mark.parametrize(

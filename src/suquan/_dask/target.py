@@ -235,6 +235,8 @@ class SummedData(Data):
         self._values: OrderedDict[bytes, float] = OrderedDict()
         self._products: OrderedDict[bytes, float] = OrderedDict()
 
+    solves_dual = False  # type: ignore[assignment]
+
     @property
     def forms_hessian(self) -> bool:  # type: ignore[override]
         """Whether a K×K matrix is small enough to send."""

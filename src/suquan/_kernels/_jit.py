@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba.extending import intrinsic
 
 # Sums may be taken in any order, so that they vectorise; NaN and infinity keep their meaning.
 _REASSOCIATE = {"reassoc", "contract", "nsz"}
@@ -20,6 +21,22 @@ def kernel(function: Callable) -> Callable:
 def summing_kernel(function: Callable) -> Callable:
     """Compile as :func:`kernel` does, letting sums be reordered."""
     return _compile(numba.njit, function, nogil=True, fastmath=_REASSOCIATE)
+
+
+@intrinsic
+def widen_vectors(typing_context):
+    """Let LLVM use vectors of 512 bits in the kernel that calls this, where the processor has them.
+
+    By itself it keeps to 256, for processors that slow down; sums in float64 then take 1.5 times as long.
+    """
+
+    def generate(context, builder, signature, arguments):
+        # llvmlite checks what is added against a list that lacks these two.
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        set.add(builder.function.attributes, '"min-legal-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return numba.types.none(), generate
 
 
 class Entry:

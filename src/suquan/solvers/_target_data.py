@@ -13,12 +13,10 @@ from suquan.solvers._algebra import mirror
 from suquan.solvers._target_rows import Rows
 
 _NEGLIGIBLE = 1e-18  # a loss at which the intercept need not be refined
-_CHUNK_ENTRIES = (
-    1 << 18
-)  # at least, of the matrix of rows that the Hessian is summed over at a time
-
-
-_BLOCK_ROWS = 256  # rows that are summed over blocks of columns at a time
+# At least, of the matrix of rows that the Hessian is summed over at a time.
+_CHUNK_ENTRIES = 1 << 18
+# Rows that are summed over blocks of columns at a time, and entries of such sums, at least.
+_BLOCK_ROWS, _BLOCK_ENTRIES = 128, 1 << 16
 
 
 class Data:
@@ -37,6 +35,12 @@ class Data:
         n_free = max(1, self.n_outputs - 1) if fit_intercept else 0
         # Column k shifts the scores of output k; the last output of a softmax is the reference.
         self.shifts = np.tile(np.eye(self.n_outputs)[:, :n_free], (len(keep), 1))
+
+    @property
+    def solves_dual(self) -> bool:
+        """Whether Newton's method runs on the dual: few scores, or no room for the primal's K×K matrix."""
+        largest = 1.4 * self.D.largest_square  # without working space
+        return self.n_scores <= self.K or largest < self.K
 
     def scores(self, f):
         """D f; sums over a float32 design run in float64."""
@@ -151,7 +155,7 @@ class Data:
         bounds = np.append(starts, self.K)
         n_blocks, n_free = len(starts), self.shifts.shape[1]
         total = np.zeros((n_blocks + n_free, n_blocks + n_free), order="F")
-        chunk = max(1, max(_BLOCK_ROWS, _CHUNK_ENTRIES // n_blocks) // self.n_outputs)
+        chunk = max(1, max(_BLOCK_ROWS, _BLOCK_ENTRIES // n_blocks) // self.n_outputs)
         for samples, D in self.D.chunk_sums(chunk, self.n_outputs, bounds):
             rows = (samples[:, None] * self.n_outputs + np.arange(self.n_outputs)).ravel()
             D -= np.outer(self.row_means[rows], np.diff(bounds))

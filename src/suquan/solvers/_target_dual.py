@@ -1,6 +1,7 @@
 """The f-step for at most K rows: Newton's method on the dual, which has one variable per score.
 
-Its system only needs D summed over the blocks of equal quantiles.
+Its system only needs D summed over the blocks of equal quantiles. Where there is no room for the matrix, it is
+solved by products with D (:mod:`suquan.solvers._target_products`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from suquan.losses import Squared
 from suquan.solvers._algebra import mirror, panels
 from suquan.solvers._target_accelerated import accelerated
 from suquan.solvers._target_data import Data
+from suquan.solvers._target_products import GramProducts, solve_by_products
 from suquan.solvers._target_record import Record
 from suquan.solvers._target_set import Target, Vector
 
@@ -236,6 +238,10 @@ def _dual_newton_scores(data, target, gram, point, face, Df, sigma):
     c = sigma * target.smoothness
     residual = point.u - Df
     try:
+        if min(data.n_scores, len(face.starts)) > data.D.largest_square:
+            gram.forget()
+            products = GramProducts(data, target, face, c)
+            return solve_by_products(data, products, point, residual, Df, sigma)
         if data.n_scores <= len(face.starts):
             return _solve_rows(data, gram.matrix(face, c), sigma, point, residual, Df)
         gram.forget()

@@ -19,6 +19,7 @@ from suquan.ranking import SampleOperator
 from suquan.targets import knot_positions, read_at_grid
 
 Array = NDArray[Any]
+_ALWAYS_ROOM = 512  # side of a square matrix that counts as small
 _NO_KNOTS = np.empty(0, np.int64), np.empty(0)
 
 
@@ -27,6 +28,7 @@ class Rows(Protocol):
 
     shape: tuple[int, int]
     dtype: np.dtype
+    largest_square: float  # side of the largest square matrix that there is room for
 
     def scores(self, f: Array) -> Array:
         """D f, summed in float64."""
@@ -61,6 +63,8 @@ class DistributedRows(ABC):
 
 class DenseRows:
     """Rows in a matrix, float32 or float64."""
+
+    largest_square = np.inf
 
     def __init__(self, D: Array):
         self.D = np.ascontiguousarray(D)
@@ -121,6 +125,9 @@ class StackedRows:
         self.operator, self.W, self.samples, self.models = operator, W, samples, models
         n_outputs = W.shape[1]
         self.shape, self.dtype = (len(samples) * n_outputs, n_knots), W.dtype
+        # With its working space, what a float32 design and the smaller square of a w-step take.
+        square = operator.codes.size // 2 + min(operator.n_samples, operator.n_features) ** 2
+        self.largest_square = max(_ALWAYS_ROOM, int(np.sqrt(0.5 * square)))
         self._vectors = W.reshape(-1, W.shape[2])
         self._knots = _NO_KNOTS
         if n_knots != operator.n_features:

@@ -7,7 +7,8 @@ With w fixed every sample scores D_i·f + b, where D_i = T_iᵀ w, and the step 
 Two second-order methods share one certificate (:mod:`suquan.solvers._target_record`):
 
 - at most K rows (:mod:`suquan.solvers._target_dual`): the dual has one variable per score. Newton's method on
-  the dual of a proximal-point step; its system only needs D summed over the blocks of equal quantiles;
+  the dual of a proximal-point step; its system only needs D summed over the blocks of equal quantiles. Also
+  with more rows, where there is no room for a K×K matrix;
 - more rows than K (:mod:`suquan.solvers._target_primal`): minimise a quadratic model with the K×K Hessian over
   the set, by accelerated proximal gradient and jumps to the minimiser on the present blocks.
 
@@ -111,7 +112,7 @@ def solve_target(
         data = Data(rows, loss, y, s, fit_intercept)
     record = Record(data, target, target.make_feasible(f_start), tol, max_iter)
     if not record.done:
-        if data.n_scores <= D.shape[1]:
+        if data.solves_dual:
             _dual_newton(data, target, record)
         else:
             # A Hessian costs about as much as K/20 products: well-conditioned problems end before it.
