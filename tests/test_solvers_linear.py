@@ -9,6 +9,8 @@ from threadpoolctl import threadpool_limits
 
 from suquan._kernels.products import column_products, row_products
 from suquan.losses import Logistic, Softmax, Squared
+from suquan.solvers import _gram as gram_module
+from suquan.solvers._algebra import cholesky
 from suquan.solvers.alternation import W_TOL
 from suquan.solvers.linear import RidgeDesign, solve_w
 
@@ -245,6 +247,49 @@ def test_a_batch_equals_fits_on_subsets(name, shape, dtype):
         assert fit.objective == pytest.approx(alone.objective, rel=1e-8)
         np.testing.assert_allclose(fit.w, alone.w, atol=1e-4 * np.abs(alone.w).max())
         check_scores(A, fit)
+
+
+@pytest.mark.parametrize("name", ["logistic", "squared"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("relative_alpha", RELATIVE_ALPHAS)
+@pytest.mark.parametrize("n_folds", [3, 5, 40])
+def test_folds_that_share_an_inverse_equal_single_fits(
+    name, fit_intercept, relative_alpha, n_folds
+):
+    loss, alpha = LOSSES[name], relative_alpha * 150
+    A, y = make_data(loss, (40, 150), noise=2.0)
+    rng = np.random.default_rng(0)
+    folds = rng.permutation(len(y)) % n_folds
+    S = np.array([folds != k for k in range(n_folds)]) * rng.uniform(0.5, 2.0, len(y))
+    design = RidgeDesign(A, fit_intercept=fit_intercept)
+    fits = design.solve_many(loss, y, S, alpha, tol=1e-11)
+    for s, fit in zip(S, fits, strict=True):
+        alone = design.solve(loss, y, s, alpha, tol=1e-13)
+        assert fit.converged
+        assert fit.objective == pytest.approx(alone.objective, rel=1e-9, abs=1e-15)
+        np.testing.assert_allclose(fit.u, alone.u, rtol=1e-3, atol=1e-5 * np.abs(alone.u).max())
+        assert np.all(fit.dual[0, s == 0.0] == 0.0)  # nothing of a sample that was left out
+        check_scores(A, fit)
+
+
+def test_folds_share_an_inverse_in_few_steps(monkeypatch):
+    """No fold needs a factor of its own."""
+    A, y = make_data(Logistic(), (120, 400), noise=2.0)
+    folds = np.random.default_rng(0).permutation(len(y)) % 5
+    S = np.array([folds != k for k in range(5)], dtype=float)
+    n_factors = []
+    monkeypatch.setattr(
+        gram_module, "cholesky", lambda *a, **k: n_factors.append(1) or cholesky(*a, **k)
+    )
+    for relative_alpha in (1e-6, 1e-3, 1e-1):
+        design = RidgeDesign(A)
+        n_factors.clear()
+        middle = design.solve(Logistic(), y, S.mean(axis=0), relative_alpha * 400, tol=1e-4)
+        assert len(n_factors) == middle.n_iter
+        n_factors.clear()
+        fits = design.solve_many(Logistic(), y, S, relative_alpha * 400)
+        assert len(n_factors) == middle.n_iter
+        assert max(fit.n_iter for fit in fits) <= 8
 
 
 @pytest.mark.parametrize("name", LOSSES)

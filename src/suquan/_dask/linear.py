@@ -21,7 +21,7 @@ from suquan.solvers._algebra import cholesky, cholesky_solve, column_products
 from suquan.solvers._centred_products import CentredProducts
 from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, negligible, null_intercept, sum_to_zero
 from suquan.solvers._newton_batch import Batch, balance_classes, dots, wide
-from suquan.solvers._newton_cg import _conjugate_gradients
+from suquan.solvers._newton_cg import conjugate_gradients
 from suquan.solvers.linear import RidgeDesign
 
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
@@ -365,7 +365,7 @@ class _Newton:
             gradient = self.gradient[self.running]
             self._prepare()
             limit = _CG_LIMIT if self.strength else max(4, self.design.unconditioned_left)
-            step, n_products, _, accurate = _conjugate_gradients(
+            step, n_products, _, accurate = conjugate_gradients(
                 self._product,
                 self._precondition,
                 gradient,

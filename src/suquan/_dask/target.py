@@ -235,7 +235,7 @@ class SummedData(Data):
         self._values: OrderedDict[bytes, float] = OrderedDict()
         self._products: OrderedDict[bytes, float] = OrderedDict()
 
-    solves_dual = False  # type: ignore[assignment]
+    solves_dual = False
 
     @property
     def forms_hessian(self) -> bool:  # type: ignore[override]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import LinAlgError, blas, lapack
 from threadpoolctl import ThreadpoolController
 
 from suquan._kernels import products
@@ -68,9 +68,63 @@ def cholesky_solve(factor: Array, columns: Array) -> Array:
     return lapack.dpotrs(factor, columns, lower=1)[0]
 
 
+def lower_product(M: Array, X: Array) -> Array:
+    """M x for the symmetric M, given by its lower triangle, and for every row x of X."""
+    # The transposes are in the order of BLAS: no copies.
+    if X.ndim == 1:
+        return blas.dsymv(1.0, M.T, X, lower=0)
+    return blas.dsymm(1.0, M.T, X.T, lower=0).T
+
+
+def factor_scaled(M: Array, q: Array, ridge: float, shift: float = 0.0) -> Array:
+    """Cholesky factor of ridge + diag(q) (M + shift) diag(q), M given by its lower triangle.
+
+    It takes the place of M's diagonal and of what is above, so that no second matrix is needed; it is lower for
+    M's transpose. M is C-contiguous. As little as makes the matrix definite is added to its diagonal.
+    """
+    scaled = q * (M.diagonal() + shift) * q
+    jitter = 1e-14 * max(float(scaled.mean()), ridge)
+    while np.isfinite(jitter):
+        for rows in panels(len(M)):
+            if rows.start:
+                before = slice(0, rows.start)
+                above = M[before, rows]
+                np.add(M[rows, before].T, shift, out=above)
+                above *= q[before, None]
+                above *= q[rows]
+            corner = M[rows, rows] * q[rows]
+            if shift:
+                corner += shift * q[rows]
+            corner *= q[rows, None]
+            np.copyto(M[rows, rows], corner.T, where=_above_diagonal(len(corner)))
+        M[np.diag_indices_from(M)] = scaled + ridge + jitter
+        # In LAPACK's order, the transpose is touched below its diagonal alone.
+        factor, info = lapack.dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
+        if info == 0:
+            return factor
+        jitter *= 100.0
+    raise LinAlgError("the system is not positive definite.")
+
+
+def solve_scaled(M: Array, q: Array, ridge: float, rhs: Array) -> Array:
+    """Solve (ridge + diag(q) M diag(q)) x = rhs, M given by its lower triangle; the other one changes."""
+    diagonal = M.diagonal().copy()
+    try:
+        factor = factor_scaled(M, q, ridge)
+        return cholesky_solve(factor, rhs)
+    finally:
+        M[np.diag_indices_from(M)] = diagonal
+
+
 def panels(size: int) -> list[slice]:
     """Slices of a few rows of a square matrix."""
     return [slice(start, min(start + _PANEL, size)) for start in range(0, size, _PANEL)]
+
+
+@cache
+def _above_diagonal(size: int) -> Array:
+    """Mask of the entries above the diagonal."""
+    return np.triu(np.ones((size, size), dtype=bool), 1)
 
 
 def mirror(M: Array) -> None:

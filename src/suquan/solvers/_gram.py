@@ -16,8 +16,12 @@ from suquan.solvers._algebra import (
     cholesky_solve,
     column_means,
     few_threads,
+    lower_product,
+    mirror,
+    solve_scaled,
 )
 from suquan.solvers._fits import LinearFit, negligible, null_intercept, sum_to_zero
+from suquan.solvers._gram_folds import DualBatch, solve_folds
 from suquan.solvers._newton_cg import PrimalSolver
 
 # Relative rounding of a float32 Gram matrix, entry (i, j) against ‖A_i‖ ‖A_j‖ (measured: ≤ 1.5e-7, rms 4e-9).
@@ -50,7 +54,7 @@ class GramSolver:
 
     @classmethod
     def from_gram(cls, G: Array, fit_intercept: bool) -> GramSolver:
-        G = np.array(G, dtype=np.float64)
+        G = np.array(G, dtype=np.float64, order="C")
         row_means = G.mean(axis=1)
         if fit_intercept:
             _centre(G, row_means)
@@ -67,6 +71,8 @@ class GramSolver:
         if isinstance(loss, Softmax):
             return self._solve_softmax(loss, y, S, alpha, tol, max_iter, start)
         with few_threads(self.G.size):
+            if _share_an_inverse(S, start):
+                return self._solve_folds(loss, y, S, alpha, tol, max_iter, start)
             return [self._solve_one(loss, y, s, alpha, tol, max_iter, start) for s in S]
 
     def complete(self, fits: list[LinearFit], alphas: Sequence[float]) -> list[LinearFit]:
@@ -93,13 +99,31 @@ class GramSolver:
             completed.append(replace(fit, w=w, b=b, objective=objective))
         return completed
 
+    def _solve_folds(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
+        """Fits in lockstep, from the fit `start` to all their samples."""
+        batch = DualBatch(self.G, loss, y, S, alpha, self.fit_intercept, start)
+        solve_folds(batch, tol, max_iter)  # works above the diagonal of G
+        mirror(self.G)
+        fits = [batch.fit(k, tol, self) for k in range(len(S))]
+        unfinished = batch.running.tolist()
+        del batch
+        if not self.exact and any(
+            self._rounding_matters(loss, y, s, fit, tol) for s, fit in zip(S, fits, strict=True)
+        ):
+            self._refine()
+            return self._solve_folds(loss, y, S, alpha, tol, max_iter, start)
+        for k in unfinished:
+            fits[k] = self._solve_one(loss, y, S[k], alpha, tol, max_iter, start)
+        return fits
+
     def _solve_one(self, loss, y, s, alpha, tol, max_iter, start) -> LinearFit:
         rows = np.flatnonzero(s)
-        G = self.G if len(rows) == len(s) else self.G[np.ix_(rows, rows)]
+        G = self._system(rows)
         a, b = self._start(loss, y, s, start)
         point = _newton_dual(
             G, loss, y[rows], s[rows], alpha, self.fit_intercept, a[0, rows], b[0], tol, max_iter
         )
+        G.restore()
         dual = np.zeros((1, len(s)))
         dual[0, rows] = point.a
         fit = LinearFit(
@@ -111,6 +135,12 @@ class GramSolver:
             self._refine()
             return self._solve_one(loss, y, s, alpha, tol, max_iter, fit)
         return fit
+
+    def _system(self, rows) -> _Symmetric:
+        """Gram matrix of some samples, as Newton's method uses it."""
+        G = self.G if len(rows) == len(self.G) else self.G[np.ix_(rows, rows)]
+        has_room = self.A is None or self.A.shape[1] >= 2 * len(self.G)
+        return _Symmetric(G) if has_room else _TightSymmetric(G)
 
     def _start(self, loss, y, s, start) -> tuple[Array, Array]:
         if start is None or start.dual is None or start.dual.shape != (loss.n_outputs, len(s)):
@@ -153,6 +183,48 @@ class GramSolver:
         return [replace(fit, dual=fit.w @ inverse.T, w=None) for fit in fits]
 
 
+def _share_an_inverse(S: Array, start: LinearFit | None) -> bool:
+    """Whether the fits leave out few enough samples each, and are enough, for :func:`solve_folds`."""
+    if start is None or start.dual is None or len(S) < 3:
+        return False
+    n_left_out = (S == 0.0).sum(axis=1)
+    return 2 * n_left_out.max() <= S.shape[1]
+
+
+class _Symmetric:
+    """A Gram matrix with what Newton's method asks of it."""
+
+    def __init__(self, G: Array):
+        self.G = G
+
+    def product(self, x: Array) -> Array:
+        """G x."""
+        return self.G @ x
+
+    def solve_scaled(self, q: Array, ridge: float, rhs: Array) -> Array:
+        """Solve (ridge + diag(q) G diag(q)) x = rhs."""
+        B = self.G * q
+        B *= q[:, None]
+        B.flat[:: len(B) + 1] += ridge
+        return cholesky_solve(cholesky(B, overwrite=True), rhs)
+
+    def restore(self) -> None:
+        """Make G what it was."""
+
+
+class _TightSymmetric(_Symmetric):
+    """The same without a second matrix, for 1.3 times the time: the system lies above the diagonal of G."""
+
+    def product(self, x: Array) -> Array:
+        return lower_product(self.G, x)
+
+    def solve_scaled(self, q: Array, ridge: float, rhs: Array) -> Array:
+        return solve_scaled(self.G, q, ridge, rhs)
+
+    def restore(self) -> None:
+        mirror(self.G)
+
+
 @dataclass
 class _DualPoint:
     """Iterate of :func:`_newton_dual`; v = Ga are its scores without the intercept."""
@@ -167,14 +239,14 @@ class _DualPoint:
 
 def _newton_dual(G, loss, y, s, alpha, fit_intercept, a, b, tol, max_iter) -> _DualPoint:
     """Newton's method on Σ s_i ℓ(y_i, (Ga)_i + b) + alpha aᵀGa, all s_i > 0."""
-    v = G @ a
+    v = G.product(a)
     point = _DualPoint(a, b, v, _dual_objective(loss, y, s, alpha, a, v, b))
     floor = negligible(loss, y, s)
     while point.n_iter < max_iter and point.criterion > tol:
         step_a, step_b, gradient_a, gradient_b = _dual_newton_step(
             G, loss, y, s, alpha, fit_intercept, point
         )
-        step_v = G @ step_a
+        step_v = G.product(step_a)
         slope = gradient_a @ step_v + gradient_b * step_b
         point.criterion = max(-0.5 * slope, 0.0) / max(point.objective, floor)
         point.n_iter += 1
@@ -194,14 +266,12 @@ def _dual_newton_step(G, loss, y, s, alpha, fit_intercept, point):
     slopes = s * loss.gradient(y, u)
     rho = slopes + 2.0 * alpha * point.a
     root = np.sqrt(s * loss.curvature(y, u))
-    B = G * root
-    B *= root[:, None]
-    B.flat[:: len(B) + 1] += 2.0 * alpha
-    factor = cholesky(B, overwrite=True)
-    along_rho = (rho - root * cholesky_solve(factor, root * (G @ rho))) / (2.0 * alpha)
+    rhs = np.column_stack([root * G.product(rho), root])
+    x = G.solve_scaled(root, 2.0 * alpha, rhs)
+    along_rho = (rho - root * x[:, 0]) / (2.0 * alpha)
     if not fit_intercept:
         return -along_rho, 0.0, rho, 0.0
-    along_b = root * cholesky_solve(factor, root)
+    along_b = root * x[:, 1]
     total = along_b.sum()
     step_b = (point.a.sum() - along_rho.sum()) / total if total > 0.0 else 0.0
     return -along_rho - step_b * along_b, step_b, rho, slopes.sum()

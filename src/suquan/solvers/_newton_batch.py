@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from suquan.losses import Loss, Softmax
 from suquan.solvers._algebra import Array
-from suquan.solvers._centred_products import CentredProducts
 from suquan.solvers._fits import LinearFit, negligible
 
 
@@ -19,7 +19,7 @@ class Batch:
     ``running`` lists the fits that go on, and the methods work on those.
     """
 
-    def __init__(self, products: CentredProducts, loss, y, S, alpha, theta, scores):
+    def __init__(self, products: Any, loss, y, S, alpha, theta, scores):
         self.products, self.loss, self.y, self.S, self.alpha = products, loss, y, S, alpha
         self.theta, self.scores = theta, scores
         self.running = np.arange(len(S))
@@ -123,12 +123,15 @@ class Batch:
         return np.maximum(self.objective, self.floor)[self.running]
 
     def _objective(self, theta: Array, scores: Array, fits: Array) -> Array:
-        penalty = self.alpha * np.einsum("fkj,fkj->f", theta[..., :-1], theta[..., :-1])
         columns = (u.T if isinstance(self.loss, Softmax) else u[0] for u in scores)
         losses = [
             self.S[k] @ self.loss.value(self.y, u) for k, u in zip(fits, columns, strict=True)
         ]
-        return np.array(losses) + penalty
+        return np.array(losses) + self._penalty(theta, scores)
+
+    def _penalty(self, theta: Array, scores: Array) -> Array:
+        """Penalty alpha ‖w‖² of some fits."""
+        return self.alpha * np.einsum("fkj,fkj->f", theta[..., :-1], theta[..., :-1])
 
     def _per_sample(self, function: Callable[..., Array], scores: Array) -> Array:
         """A value per sample, shape (n_fits, n_samples), from scores (n_fits, n_outputs, n_samples)."""

@@ -56,7 +56,7 @@ class PrimalSolver:
         for _ in range(max_iter):
             gradient, curvature = batch.derivatives()
             preconditioner.prepare(curvature)
-            step, n_products, reached, accurate = _conjugate_gradients(
+            step, n_products, reached, accurate = conjugate_gradients(
                 partial(batch.hessian_product, curvature=curvature),
                 preconditioner.apply,
                 gradient,
@@ -170,7 +170,7 @@ class _Preconditioner:
         return cholesky(H, overwrite=True)
 
 
-def _conjugate_gradients(
+def conjugate_gradients(
     product: Callable[[Array], Array],
     precondition: Callable[[Array], Array],
     gradient: Array,

@@ -11,17 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import (
     LinAlgError,
-    blas,
     cho_factor,
     cho_solve,
     cholesky_banded,
-    lapack,
     solveh_banded,
 )
 
 from suquan._kernels.target import whiten_rows
 from suquan.losses import Squared
-from suquan.solvers._algebra import mirror, panels
+from suquan.solvers._algebra import lower_product, mirror, panels, solve_scaled
 from suquan.solvers._target_accelerated import accelerated
 from suquan.solvers._target_data import Data
 from suquan.solvers._target_products import GramProducts, solve_by_products
@@ -258,7 +256,7 @@ def _solve_rows(data, M, sigma, point, residual, Df):
     rhs = np.column_stack([left(residual), columns])
     if data.n_outputs == 1:
         q = np.sqrt(data.s * data.loss.curvature(data.y, point.u))
-        x = _solve_scaled(M, sigma, q, rhs)
+        x = solve_scaled(M, np.sqrt(sigma) * q, 1.0, rhs)
     else:
         mirror(M)
         system = data.between_roots(point.u, M)
@@ -271,29 +269,7 @@ def _solve_rows(data, M, sigma, point, residual, Df):
     if data.fit_intercept:
         b = np.linalg.solve(columns.T @ x[:, 1:], columns.T @ x[:, 0] - point.a @ data.shifts)
         v, shift = v + x[:, 1:] @ b, data.shifts @ b
-    return Df + shift - sigma * blas.dsymv(1.0, M.T, right(v), lower=0)  # reads M's lower triangle
-
-
-def _solve_scaled(M, sigma, q, rhs):
-    """Solve (1 + σ diag(q) M diag(q)) x = rhs, M given by its lower triangle.
-
-    The system and its factor take the place above the diagonal, so that no second matrix is needed.
-    """
-    diagonal = M.diagonal().copy()
-    for rows in panels(len(M)):
-        before, inner = slice(0, rows.start), np.tril(M[rows, rows], -1)
-        np.multiply(M[rows, before].T, (sigma * q[before])[:, None], out=M[before, rows])
-        M[before, rows] *= q[rows]
-        M[rows, rows] = inner + (sigma * q[rows, None] * inner * q[rows]).T
-    scaled = sigma * q * diagonal * q
-    M[np.diag_indices_from(M)] = scaled + 1.0 + 1e-13 * scaled.mean()
-    # The transpose is in LAPACK's order, and of it only the triangle below the diagonal is touched.
-    factor, info = lapack.dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
-    x = lapack.dpotrs(factor, rhs, lower=1)[0] if info == 0 else None
-    M[np.diag_indices_from(M)] = diagonal
-    if x is None:
-        raise LinAlgError("the system is not positive definite.")
-    return x
+    return Df + shift - sigma * lower_product(M, right(v))
 
 
 def _solve_blocks(data, S, face, point, residual, Df):
