@@ -21,8 +21,8 @@ _NARROW = 65536  # places up to this many fit 16 bits
 _FLAG = np.uint32(0x80000000)
 _MASK = np.uint32(0x7FFFFFFF)
 
-# Places that are looked at together where ties are searched.
-_STRETCH = 64
+# Places that are looked at together where ties are searched, after some looked at one by one.
+_STRETCH, _NEAR = 64, 12
 
 # How tied values read the target.
 FIRST, AVERAGE, MEAN_RANK = 0, 1, 2
@@ -71,9 +71,14 @@ def block_end(code, flag, start, n_observed):
 def next_block(code, flag, start, n_observed):
     """Start of the first block of tied values from place `start` on, `n_observed` if there is none.
 
-    Looks at many places at once, as most samples have few ties.
+    Samples with many ties have the next one near; after a few places it looks at many at once.
     """
     place = start + 1
+    near = min(place + _NEAR, n_observed)
+    while place < near:
+        if (code[place] & flag) != 0:
+            return place - 1
+        place += 1
     while place < n_observed:
         stop = min(place + _STRETCH, n_observed)
         flags = flag ^ flag
