@@ -64,8 +64,9 @@ def cholesky(H: Array, *, overwrite: bool = False) -> Array:
 
 
 def cholesky_solve(factor: Array, columns: Array) -> Array:
-    """H⁻¹ columns, from :func:`cholesky` of H."""
-    return lapack.dpotrs(factor, columns, lower=1)[0]
+    """H⁻¹ columns, from :func:`cholesky` or :func:`factor_scaled` of H, in the type of the factor."""
+    potrs = lapack.spotrs if factor.dtype == np.float32 else lapack.dpotrs
+    return potrs(factor, columns, lower=1)[0]
 
 
 def lower_product(M: Array, X: Array) -> Array:
@@ -76,14 +77,18 @@ def lower_product(M: Array, X: Array) -> Array:
     return blas.dsymm(1.0, M.T, X.T, lower=0).T
 
 
-def factor_scaled(M: Array, q: Array, ridge: float, shift: float = 0.0) -> Array:
+def factor_scaled(
+    M: Array, q: Array, ridge: float | Array, shift: float = 0.0, diagonal: MaybeArray = None
+) -> Array:
     """Cholesky factor of ridge + diag(q) (M + shift) diag(q), M given by its lower triangle.
 
     It takes the place of M's diagonal and of what is above, so that no second matrix is needed; it is lower for
-    M's transpose. M is C-contiguous. As little as makes the matrix definite is added to its diagonal.
+    M's transpose. M is C-contiguous, float32 or float64. As little as makes the matrix definite is added to its
+    diagonal. The `diagonal` of M, if given, is used instead of what has taken its place.
     """
-    scaled = q * (M.diagonal() + shift) * q
-    jitter = 1e-14 * max(float(scaled.mean()), ridge)
+    scaled = q * ((M.diagonal() if diagonal is None else diagonal) + shift) * q
+    potrf = lapack.spotrf if M.dtype == np.float32 else lapack.dpotrf
+    jitter = 45.0 * float(np.finfo(M.dtype).eps) * float(np.mean(scaled + ridge))
     while np.isfinite(jitter):
         for rows in panels(len(M)):
             if rows.start:
@@ -99,7 +104,7 @@ def factor_scaled(M: Array, q: Array, ridge: float, shift: float = 0.0) -> Array
             np.copyto(M[rows, rows], corner.T, where=_above_diagonal(len(corner)))
         M[np.diag_indices_from(M)] = scaled + ridge + jitter
         # In LAPACK's order, the transpose is touched below its diagonal alone.
-        factor, info = lapack.dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
+        factor, info = potrf(M.T, lower=1, clean=0, overwrite_a=1)
         if info == 0:
             return factor
         jitter *= 100.0

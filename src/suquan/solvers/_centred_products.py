@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from suquan.solvers._algebra import Array, column_means, column_products, row_products
+from suquan.solvers._algebra import Array, column_means, column_products, panels, row_products
 
 _BLOCK_ENTRIES = 1 << 18  # of the design, at least, that are weighted at a time
 
@@ -39,15 +39,22 @@ class CentredProducts:
         return self._append_sum((_padded(R, self.A.dtype) @ self.A)[: len(R)], R)
 
     def covariance(self, d: Array | None = None) -> Array:
-        """Hessian part Ãᵀ diag(d) Ã of shape (p + 1, p + 1), in float64; d = 1/n, in A's type, by default."""
+        """Hessian part Ãᵀ diag(d) Ã of shape (p + 1, p + 1), in float64.
+
+        By default d = 1/n, and the matrix is in A's type, and right on and below its diagonal alone.
+        """
         n_samples, n_features = self.A.shape
         H = np.empty((n_features + 1,) * 2, self.A.dtype if d is None else np.float64)
         products = H[:-1, :-1]
         if d is None:
             cross, total = np.zeros(n_features), 1.0
-            np.divide(self.A.T @ self.A, n_samples, out=products)
-            for row, mean in zip(products, self.means.tolist(), strict=True):
-                row -= mean * self.means
+            means = self.means.astype(self.A.dtype)
+            for rows in panels(n_features):
+                columns = slice(0, rows.stop)
+                part = self.A[:, rows].T @ self.A[:, columns]
+                part /= n_samples
+                part -= np.outer(means[rows], means[columns])
+                products[rows, columns] = part
         else:
             products[:] = self._weighted_products(np.sqrt(d).astype(self.A.dtype))
             total = d.sum()

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from suquan.losses import Softmax
-from suquan.solvers._algebra import Array, cholesky, cholesky_solve, few_threads
+from suquan.solvers._algebra import (
+    Array,
+    MaybeArray,
+    cholesky,
+    cholesky_solve,
+    factor_scaled,
+    few_threads,
+)
 from suquan.solvers._centred_products import CentredProducts
 from suquan.solvers._fits import LinearFit, null_intercept, sum_to_zero
 from suquan.solvers._newton_batch import Batch, balance_classes, dots, wide
@@ -32,14 +39,22 @@ class PrimalSolver:
         # Conjugate gradients that cost about as much as forming and factorising a Hessian.
         self.budget = max(4, n_features // 24)
         self.unconditioned_left = self.budget if n_features > 256 else 0
-        self._covariance: Array | None = None
+        self._covariance: MaybeArray = None
+        self._variances: MaybeArray = None
 
-    @property
-    def covariance(self) -> Array:
-        """Covariance of the design, bordered by the intercept, in its type; computed when first asked for."""
+    def factor(self, curvature: float, alpha: float) -> Array:
+        """Factor of curvature × covariance + 2 alpha, in the type of the design; the next one takes its place.
+
+        The covariance, bordered by the intercept, is computed when first asked for. It lies below the diagonal
+        of a square, the factor on it and above.
+        """
         if self._covariance is None:
             self._covariance = self.products.covariance()
-        return self._covariance
+            self._variances = self._covariance.diagonal().copy()
+        q = np.full(len(self._variances), np.sqrt(curvature), self._variances.dtype)
+        ridge = np.full_like(q, 2.0 * alpha)
+        ridge[-1] = 0.0
+        return factor_scaled(self._covariance, q, ridge, diagonal=self._variances)
 
     def solve_batch(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
         return self.reduced_batch(loss, y, S, alpha, tol, max_iter, start)
@@ -131,8 +146,7 @@ class _Preconditioner:
             self._scales = np.full(self.batch.theta.shape[-1], scale + 2.0 * self.batch.alpha)
             self._scales[-1] = mean_curvature
         elif self.strength == 1 and self._shared is None:
-            H = np.multiply(self.solver.covariance, mean_curvature, dtype=np.float64)
-            self._shared = self._factor(H)
+            self._shared = self.solver.factor(mean_curvature, self.batch.alpha)
         elif self.strength == 2:
             for k, d in zip(self.batch.running.tolist(), diagonal, strict=True):
                 if k not in self._own:
