@@ -24,6 +24,9 @@ _MASK = np.uint32(0x7FFFFFFF)
 # Places that are looked at together where ties are searched, after some looked at one by one.
 _STRETCH, _NEAR = 64, 12
 
+# Places for one block of ties up to which a sample has many, and places that are looked at to say so.
+_MANY_BLOCKS, _N_LOOKS = 12, 256
+
 # How tied values read the target.
 FIRST, AVERAGE, MEAN_RANK = 0, 1, 2
 
@@ -93,6 +96,58 @@ def next_block(code, flag, start, n_observed):
 
 
 @kernel
+def has_many_blocks(code, flag, n_observed):
+    """Whether, to judge by some places in the middle, :func:`average_many` is faster than block after block."""
+    start = max(2, n_observed // 2 - _N_LOOKS // 2)
+    stop = min(start + _N_LOOKS, n_observed)
+    n_blocks = 0
+    for k in range(start, stop):
+        n_blocks += 1 if ((code[k] & ~code[k - 1]) & flag) != 0 else 0
+    return _MANY_BLOCKS * n_blocks > max(stop - start, 0)
+
+
+@kernel
+def average_many(values, code, flag, n_observed):
+    """Replace the values of each tied block by their mean, kept inside the block's range against rounding.
+
+    Made for many short blocks: no branch depends on where they end. Returns False, with nothing done, if a sum
+    overflows.
+    """
+    block_of = np.empty(n_observed, np.uint32)
+    totals = np.empty(n_observed, np.float64)
+    lowest = np.empty(n_observed, np.float64)
+    highest = np.empty(n_observed, np.float64)
+    ends = np.empty(n_observed, np.int64)
+    block = uint64(0)
+    total, low, high = values[0], values[0], values[0]
+    for k in range(n_observed):
+        value = values[k]
+        is_tied = k > 0 and (code[k] & flag) != 0
+        total = total + value if is_tied else value
+        low = min(low, value) if is_tied else value
+        high = max(high, value) if is_tied else value
+        block += uint64(0) if is_tied or k == 0 else uint64(1)
+        block_of[k] = block
+        totals[block] = total  # the last one of a block stays
+        lowest[block] = low
+        highest[block] = high
+        ends[block] = k + 1
+    n_blocks = int64(block) + 1
+    size = ends[0]
+    is_finite = True
+    for b in range(n_blocks):
+        if b > 0:
+            size = ends[b] - ends[b - 1]
+        is_finite &= abs(totals[b]) < np.inf
+        totals[b] = min(max(totals[b] / size, lowest[b]), highest[b])
+    if not is_finite:
+        return False
+    for k in range(n_observed):
+        values[k] = totals[block_of[k]]
+    return True
+
+
+@kernel
 def read_places(f, code, flag, n_observed, rule, values):
     """Values that the first `n_observed` places read from f under the tie `rule`."""
     if n_observed == f.size:
@@ -102,6 +157,9 @@ def read_places(f, code, flag, n_observed, rule, values):
         for k in range(n_observed):
             values[k] = read_between(f, node_position(float64(k), n_observed, f.size))
     if rule == FIRST:
+        return
+    is_dense = rule == AVERAGE and has_many_blocks(code, flag, n_observed)
+    if is_dense and average_many(values, code, flag, n_observed):
         return
     start = next_block(code, flag, 0, n_observed)
     while start < n_observed:
@@ -158,6 +216,8 @@ def add_places(values, code, flag, n_observed, rule, g):
 @kernel
 def average_blocks(values, code, flag, n_observed):
     """Replace the values of each tied block by their mean."""
+    if has_many_blocks(code, flag, n_observed) and average_many(values, code, flag, n_observed):
+        return
     start = next_block(code, flag, 0, n_observed)
     while start < n_observed:
         end = block_end(code, flag, start, n_observed)
