@@ -112,8 +112,15 @@ def column_products(A, R):
     -------
     float64 ndarray of shape (n_vectors, n_features)
     """
+    out = np.zeros((len(R), A.shape[1]))
+    add_column_products(A, R, out)
+    return out
+
+
+@summing_kernel
+def add_column_products(A, R, out):
+    """Add :func:`column_products` to `out`."""
     n_samples, n_features = A.shape
-    out = np.zeros((len(R), n_features))
     spare = np.empty((4 if len(R) % 4 > 1 else 0, n_features))
     for start in range(0, n_samples, _N_ROWS):
         rows = A[start : start + _N_ROWS]
@@ -127,7 +134,6 @@ def column_products(A, R):
                 spare[: len(sums)] = sums
                 _add_four(rows, weights, spare)
                 sums[:] = spare[: len(sums)]
-    return out
 
 
 @summing_kernel

@@ -40,6 +40,14 @@ def column_products(A: Array, R: Array) -> Array:
     return R @ A if A.dtype == np.float64 else products.column_products(A, R)
 
 
+def add_column_products(A: Array, R: Array, out: Array) -> None:
+    """Add R A, accumulated in float64, to `out`."""
+    if A.dtype == np.float64:
+        out += R @ A
+    else:
+        products.add_column_products(A, R, out)
+
+
 def column_means(A: Array) -> Array:
     """Mean of each column of A, accumulated in float64."""
     return column_products(A, np.full((1, len(A)), 1.0 / len(A)))[0]

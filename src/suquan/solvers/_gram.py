@@ -12,6 +12,7 @@ from suquan.objective import NormalizedSamples
 from suquan.solvers._algebra import (
     Array,
     MaybeArray,
+    add_column_products,
     cholesky,
     cholesky_solve,
     column_means,
@@ -375,13 +376,11 @@ def _column_blocks(shape: tuple[int, ...], n_parts: int = 1, itemsize: int = 8) 
 
 
 def _dual_to_primal(A: Array | NormalizedSamples, duals: Array) -> Array:
-    """W = duals A in float64, a block of columns at a time."""
+    """W = duals A in float64."""
     n_samples, n_features = A.shape
     W = np.zeros((len(duals), n_features))
     for samples in [slice(0, n_samples)] if isinstance(A, np.ndarray) else A.parts():
-        rows, some = _rows(A, samples), np.ascontiguousarray(duals[:, samples])
-        for columns in _column_blocks(A.shape):
-            W[:, columns] += some @ rows[:, columns].astype(np.float64, copy=False)
+        add_column_products(_rows(A, samples), np.ascontiguousarray(duals[:, samples]), W)
     return W
 
 
