@@ -370,7 +370,7 @@ def _column_blocks(shape: tuple[int, ...], n_parts: int = 1, itemsize: int = 8) 
     """
     n_samples, n_features = shape
     step = max(256, max(_BLOCK_ENTRIES, n_samples * n_features // 32) // n_samples)
-    step *= 4 * n_parts // itemsize if n_parts > 1 else 1
+    step *= (4 * n_parts if n_parts > 1 else 16) // itemsize
     for start in range(0, n_features, step):
         yield slice(start, start + step)
 
