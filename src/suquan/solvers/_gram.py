@@ -28,6 +28,9 @@ from suquan.solvers._newton_cg import PrimalSolver
 # Relative rounding of a float32 Gram matrix, entry (i, j) against ‖A_i‖ ‖A_j‖ (measured: ≤ 1.5e-7, rms 4e-9).
 _GRAM_ROUNDING = 1e-7
 _CHEAP_PRODUCTS = 1e8
+_MOST_FOLDS = (
+    32  # that run in lockstep: leaving out each sample in turn, all of them would take much memory
+)
 _BLOCK_ENTRIES = 1 << 16  # of the design, at least, that are centred or made float64 at a time
 
 
@@ -73,7 +76,13 @@ class GramSolver:
             return self._solve_softmax(loss, y, S, alpha, tol, max_iter, start)
         with few_threads(self.G.size):
             if _share_an_inverse(S, start):
-                return self._solve_folds(loss, y, S, alpha, tol, max_iter, start)
+                return [
+                    fit
+                    for first in range(0, len(S), _MOST_FOLDS)
+                    for fit in self._solve_folds(
+                        loss, y, S[first : first + _MOST_FOLDS], alpha, tol, max_iter, start
+                    )
+                ]
             return [self._solve_one(loss, y, s, alpha, tol, max_iter, start) for s in S]
 
     def complete(self, fits: list[LinearFit], alphas: Sequence[float]) -> list[LinearFit]:
