@@ -341,10 +341,12 @@ def _cluster_problem(error: BaseException, X: Any) -> str | None:
     kind = type(error).__name__
     if kind == "KilledWorker":
         times = getattr(error, "allowed_failures", 3) + 1
+        # The scheduler suspects all tasks that a worker had when it ended, and names the first to be suspected
+        # too often.
         return (
-            f"{_block_of_key(getattr(error, 'task', None), X)} ended {times} workers one after the other, most "
-            "often because their memory is full; use smaller blocks (rows_per_block), or give the workers more "
-            "memory."
+            f"{_block_of_key(getattr(error, 'task', None), X)}, or one beside it, ended {times} workers one "
+            "after the other, most often because their memory is full; use smaller blocks (rows_per_block), or "
+            "give the workers more memory."
         )
     lost = ("CommClosedError", "FutureCancelledError", "FuturesCancelledError", "SchedulerClosed")
     if isinstance(error, CancelledError) or kind in lost:
