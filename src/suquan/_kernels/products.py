@@ -121,7 +121,7 @@ def column_products(A, R):
 def add_column_products(A, R, out):
     """Add :func:`column_products` to `out`."""
     n_samples, n_features = A.shape
-    spare = np.empty((4 if len(R) % 4 > 1 else 0, n_features))
+    spare = np.zeros((4 if len(R) % 4 > 1 else 0, n_features))
     for start in range(0, n_samples, _N_ROWS):
         rows = A[start : start + _N_ROWS]
         for c in range(0, len(R), 4):
