@@ -522,7 +522,8 @@ def test_block_that_kills_its_workers_is_named():
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster),
-        pytest.raises(RuntimeError, match=r"block 1 of X .*died"),
+        # Mostly block 1; on a busy machine one that the same workers had at hand.
+        pytest.raises(RuntimeError, match=r"block [0-3] of X .*or one beside it.*died"),
     ):
         make_model("logistic", "bnd").fit(blocks, y)
 

@@ -7,12 +7,15 @@ import pytest
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
 
-from suquan._kernels.products import column_products, row_products
 from suquan.losses import Logistic, Softmax, Squared
 from suquan.solvers import _gram as gram_module
+from suquan.solvers import _products as products_module
+from suquan.solvers import _threads as threads_module
 from suquan.solvers._algebra import cholesky
+from suquan.solvers._products import column_products, hessian_products, row_products
+from suquan.solvers._threads import n_threads, one_blas_thread
 from suquan.solvers.alternation import W_TOL
-from suquan.solvers.linear import RidgeDesign, solve_w
+from suquan.solvers.linear import FoldWeights, RidgeDesign, solve_w
 
 RELATIVE_ALPHAS = [1e-9, 1e-6, 1e-3, 1e-1, 1e2]  # times n_features
 SHAPES = {"wide": (40, 150), "tall": (200, 30), "square": (50, 50)}
@@ -20,7 +23,7 @@ LOSSES = {"logistic": Logistic(), "squared": Squared(), "softmax": Softmax(3)}
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_blas_thread():
+def few_blas_threads():
     """Small matrices: more threads only wait for each other."""
     with threadpool_limits(1):
         yield
@@ -431,3 +434,85 @@ def test_products_accumulate_in_float64(n_samples, n_vectors):
     V = rng.standard_normal((n_vectors, 53))
     np.testing.assert_allclose(row_products(A, V), V @ A.T.astype(float), atol=1e-13)
     np.testing.assert_allclose(column_products(A, R), R @ A.astype(float), atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 8), (64, 53), (131, 16), (600, 33)])
+@pytest.mark.parametrize("n_vectors", [1, 3, 5, 15, 16, 19])
+def test_hessian_products_match_their_formula(dtype, shape, n_vectors):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal(shape).astype(dtype)
+    V, shift = rng.standard_normal((n_vectors, shape[1])), rng.standard_normal(n_vectors)
+    C = rng.random((n_vectors, shape[0])).astype(dtype)
+    factors = C * (V @ A.T + shift[:, None])
+    tol = 1e3 * np.finfo(dtype).eps * np.sqrt(shape[0])
+    products, sums = hessian_products(A, V, shift, C)
+    np.testing.assert_allclose(products, factors @ A, atol=tol)
+    np.testing.assert_allclose(sums, factors.sum(axis=1), atol=tol)
+
+
+@pytest.fixture
+def set_threads(monkeypatch):
+    """Function that sets the number of threads, whatever the work."""
+
+    def set_threads(n_threads):
+        for module in (products_module, threads_module):
+            monkeypatch.setattr(module, "n_threads", lambda n_multiplications: n_threads)
+
+    return set_threads
+
+
+@pytest.mark.parametrize("n_vectors", [1, 4, 15])
+def test_products_are_the_same_bits_at_any_number_of_threads(set_threads, n_vectors):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((701, 333)).astype(np.float32)
+    V, R = rng.standard_normal((n_vectors, 333)), rng.standard_normal((n_vectors, 701))
+    C = rng.random((n_vectors, 701)).astype(np.float32)
+
+    def products(n_threads):
+        set_threads(n_threads)
+        return row_products(A, V), column_products(A, R), *hessian_products(A, V, V[:, 0], C)
+
+    for one, many in zip(products(1), products(3), strict=True):
+        np.testing.assert_array_equal(one, many)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_fits_are_the_same_bits_at_any_number_of_threads(set_threads, loss, dtype):
+    A, y = make_data(loss, (400, 300), dtype)
+    S = FoldWeights(np.ones(400), [np.arange(400) % 6 != k for k in range(6)])
+
+    def solutions(n_threads):
+        set_threads(n_threads)
+        design = RidgeDesign(A)
+        return [fit.w for fit in design.solve_many(loss, y, S, 1e-3)]
+
+    np.testing.assert_array_equal(solutions(1), solutions(3))
+
+
+def test_fold_weights_are_those_of_the_samples_kept():
+    s = np.array([1.0, 2.0, 3.0, 4.0])
+    masks = [np.array([True, False, True, True]), np.array([True, True, False, False])]
+    expected = [[1 / 8, 0, 3 / 8, 4 / 8], [1 / 3, 2 / 3, 0, 0]]
+    for kept in (masks, [np.flatnonzero(mask) for mask in masks]):
+        weights = FoldWeights(s, kept)
+        np.testing.assert_allclose(np.asarray(weights), expected)
+        np.testing.assert_allclose(list(weights), expected)
+        np.testing.assert_allclose(weights.mean(), np.mean(expected, axis=0))
+
+
+def test_blas_has_one_thread_and_gets_the_others_back():
+    from threadpoolctl import threadpool_info
+
+    def counts():
+        return [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"]
+
+    with threadpool_limits(2):
+        before = counts()
+        with one_blas_thread():
+            with one_blas_thread():
+                assert set(counts()) == {1}
+            assert n_threads(10**9) == max(before)
+            assert n_threads(10) == 1
+        assert counts() == before

@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from suquan._kernels.target import block_sums, column_products, row_products, whiten_rows
+from suquan._kernels.target import block_sums, whiten_rows
 from suquan.losses import Logistic, Softmax, Squared
 from suquan.solvers import _target_dual as dual_module
 from suquan.solvers import target as module
@@ -335,8 +335,8 @@ def test_kernels_match_their_formulas(dtype, n_rows):
     D = rng.standard_normal((n_rows, K)).astype(dtype)
     f, a = rng.standard_normal(K), rng.standard_normal(n_rows)
     exact = D.astype(np.float64)
-    np.testing.assert_allclose(row_products(D, f), exact @ f, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(column_products(D, a), a @ exact, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(DenseRows(D).scores(f), exact @ f, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(DenseRows(D).adjoint(a), a @ exact, rtol=1e-12, atol=1e-12)
     starts = np.array([0, 1, 9, 10, 30])
     sums = np.empty((n_rows, len(starts)))
     block_sums(D, np.append(starts, D.shape[1]), sums)

@@ -74,12 +74,18 @@ class _Work:
 def _over_blocks(
     function: Callable[[slice], Any], shape: tuple[int, ...], n_jobs: int | None
 ) -> Iterator[Any]:
-    """Results of `function` on every block of rows, in order, one by one.
+    """Results of `function` on every block of rows, in order, one by one."""
+    return on_threads(function, list(row_blocks(*shape)), effective_n_jobs(n_jobs))
+
+
+def on_threads(
+    function: Callable[[slice], Any], blocks: list[slice], n_threads: int
+) -> Iterator[Any]:
+    """Results of `function` on every block, in order, one by one.
 
     The calling thread works too: it never waits for another one to be woken.
     """
-    blocks = list(row_blocks(*shape))
-    n_threads = min(effective_n_jobs(n_jobs), len(blocks))
+    n_threads = min(n_threads, len(blocks))
     if n_threads <= 1:
         yield from map(function, blocks)
         return

@@ -171,7 +171,7 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         operator = self._operator(X)
         problem = self._problem(operator, data.loss, y, weights, data.smoothness_unit)
         g = self._start(X, weights, problem.n_knots)
-        del X, data  # a copy that validation made is not needed any more
+        del X, y, weights, data  # a copy that validation made is not needed any more
         if operator.is_constant:
             warn_nothing_to_rank()
             fit = intercept_only(problem, g)
@@ -281,7 +281,10 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
     def _splits(
         self, loss: Loss, y: np.ndarray, groups: Any, sample_weight: np.ndarray
     ) -> Splits | None:
-        """Folds of "crossfit" over the samples of positive weight; None where there cannot be two."""
+        """Folds of "crossfit" over the samples of positive weight; None where there cannot be two.
+
+        Training samples are given by a mask, test samples by their numbers.
+        """
         groups = None if groups is None else np.asarray(groups)
         used = np.flatnonzero(sample_weight)
         is_classifier = not isinstance(loss, Squared)
@@ -296,8 +299,9 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         for train, test in given:
             if len(np.intersect1d(train, test)):
                 raise ValueError("cv: a split holds out samples that it also trains on.")
-            train, test = place[train], place[test]
-            splits.append((train[train >= 0], test[test >= 0]))
+            kept, test = np.zeros(len(y), dtype=bool), place[test]
+            kept[train] = True
+            splits.append((kept[used], test[test >= 0]))
         if not splits or not any(len(test) for _, test in splits):
             raise ValueError(
                 "cv gave no splits; give an integer, a splitter or a list of (train, test) indices."
@@ -333,12 +337,14 @@ class _SuquanBase(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         kind = kinds[is_classifier, groups is not None]
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_repeats)
-        small = np.min_scalar_type(len(y))  # fifteen lists of most samples are long
+        small = np.min_scalar_type(len(y))  # fifteen lists of samples are long
         splits: Splits = []
         for seed in seeds.tolist():
             splitter = kind(n_folds, shuffle=True, random_state=seed)
             for train, test in splitter.split(y, y, groups):
-                splits.append((train.astype(small), test.astype(small)))
+                kept = np.zeros(len(y), dtype=bool)
+                kept[train] = True
+                splits.append((kept, test.astype(small)))
         return splits
 
     def _report(self, line: str) -> None:

@@ -10,12 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, log_softmax, softmax
-
-
-def _negative_margin(y, u):
-    """−y u, in a new array that the caller may overwrite: of many fold models such arrays are large."""
-    return np.multiply(-y, u, out=np.empty(np.broadcast_shapes(np.shape(y), np.shape(u))))
+from scipy.special import log_softmax, softmax
 
 
 @dataclass(frozen=True)
@@ -26,23 +21,34 @@ class Logistic:
     n_outputs = 1
 
     def value(self, y, u):
-        """Loss of each sample, shape (n_samples,)."""
-        margin = _negative_margin(y, u)
-        return np.logaddexp(0.0, margin, out=margin)
+        """Loss of each sample, shape (n_samples,): max(−y u, 0) + log(1 + exp(−|u|))."""
+        value = _exp_minus_abs(u)
+        np.log1p(value, out=value)
+        value += np.maximum(-y * u, 0.0)
+        return value
 
     def gradient(self, y, u):
         """Derivative of the loss in u: −y / (1 + exp(y u))."""
-        gradient = _negative_margin(y, u)
-        expit(gradient, out=gradient)
-        gradient *= -y
-        return gradient
+        margin = np.multiply(y, u, dtype=np.float64)
+        with np.errstate(over="ignore"):  # 1/∞ is the right limit
+            gradient = np.exp(margin, out=margin)
+        gradient += 1.0
+        return np.divide(-y, gradient, out=gradient)
 
     def curvature(self, y, u):
-        """Second derivative in u: σ(u)(1 − σ(u))."""
-        curvature = np.negative(u, out=np.empty(np.shape(u)))
-        expit(curvature, out=curvature)
-        curvature *= expit(u)
+        """Second derivative in u: e / (1 + e)² with e = exp(−|u|)."""
+        curvature = _exp_minus_abs(u)
+        squared = curvature + 1.0
+        squared *= squared
+        curvature /= squared
         return curvature
+
+
+def _exp_minus_abs(u):
+    """exp(−|u|), which never overflows, in a new array."""
+    out = np.abs(u, dtype=np.float64)
+    np.negative(out, out=out)
+    return np.exp(out, out=out)
 
 
 @dataclass(frozen=True)

@@ -427,9 +427,9 @@ def readable_errors(locate: Callable[[], str | None] = lambda: None) -> Iterator
         name = locate()
         if "KilledWorker" in kinds:
             raise DaskConnectionError(
-                f"{name or 'a task'}: every worker that was given it died ({what}). Most often a block does "
-                "not fit the memory of a worker: make the blocks of X smaller (X.rechunk), give workers "
-                "more memory, or look at their logs."
+                f"{name or 'a task'}, or one beside it: every worker that had it died ({what}). Most often a "
+                "block does not fit the memory of a worker: make the blocks of X smaller (X.rechunk), give "
+                "workers more memory, or look at their logs."
             ) from error
         if name is None:
             raise

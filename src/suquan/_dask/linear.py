@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from suquan._dask.blocks import Blocks, RankedBlock, scratch
+from suquan._kernels.outer import LANES
 from suquan.losses import Loss
-from suquan.solvers._algebra import cholesky, cholesky_solve, column_products
+from suquan.solvers._algebra import cholesky, cholesky_solve
 from suquan.solvers._centred_products import CentredProducts
 from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, negligible, null_intercept, sum_to_zero
 from suquan.solvers._newton_batch import Batch, balance_classes, dots, wide
 from suquan.solvers._newton_cg import conjugate_gradients
+from suquan.solvers._products import column_products
 from suquan.solvers.linear import RidgeDesign
 
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
@@ -128,9 +130,9 @@ class Fits:
         found = [had == wanted for (had, _), wanted in zip(known, tokens, strict=True)]
         if not exact and all(found):
             return np.stack([scores for _, scores in known]).astype(np.float64)
-        # Kernels take vectors by fours, and a single one otherwise: padded, the scores of a fit are the same
+        # Kernels take vectors in sixteens, and few of them otherwise: padded, the scores of a fit are the same
         # bits whichever others run beside it, so that a block that lost its memory repeats them.
-        n_fits, pad = len(theta), -len(theta) % 4 if self.models is not None else 0
+        n_fits, pad = len(theta), -len(theta) % LANES if self.models is not None else 0
         padded = np.concatenate([theta, np.zeros((pad, *theta.shape[1:]))])
         scores = wide(products.scores, padded)[:n_fits]
         rounded = scores.astype(np.float32)
@@ -169,8 +171,7 @@ def hessian_products(
 ) -> Arrays:
     """Products of the losses' Hessians with V."""
     batch = fits.batch(block, request, theta, exact=False)
-    curvature = batch._per_score(batch.loss.curvature, batch.scores)
-    return [batch.hessian_product(V, curvature)]
+    return [batch.hessian_product(V, batch.curvature())]
 
 
 def held_out_losses(
@@ -178,7 +179,7 @@ def held_out_losses(
 ) -> Arrays:
     """Weighted losses of the samples that the fold models have not seen."""
     batch = fits.batch(block, request, theta)
-    losses = batch._per_sample(batch.loss.value, batch.scores)
+    losses = np.stack(list(batch.losses()))
     return [np.sum(losses * block.s * block.tests)]
 
 

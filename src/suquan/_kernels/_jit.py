@@ -39,6 +39,18 @@ def widen_vectors(typing_context):
     return numba.types.none(), generate
 
 
+@intrinsic
+def pointer_to(typing_context, array, place):
+    """Pointer to the number at `place` in the memory of an array."""
+    signature = numba.types.CPointer(array.dtype)(array, numba.types.int64)
+
+    def generate(context, builder, signature, arguments):
+        memory = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.gep(memory.data, [arguments[1]])
+
+    return signature, generate
+
+
 class Entry:
     """A function that kernels call through its address, of pointers and integers.
 

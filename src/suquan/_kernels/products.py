@@ -1,43 +1,84 @@
-"""Compiled products with a design that accumulate in float64, whatever the dtype of the design.
+"""Compiled products of a design with a few vectors.
 
-Vectors are taken in fours: a few rows of the design, which stay in the second cache, meet four vectors, which
-stay in the first, four rows at a time.
+Row and column products accumulate in float64, whatever the type of the design. Up to four vectors meet four of
+the design's rows at a time; more are taken in sixteens, see :mod:`suquan._kernels.outer`, and meet a tile of
+the design that is made float64 before. A call computes part of the rows, or of the columns, of the result:
+however it is cut, every entry is the same sum, in the same order.
+
+Products with Hessians are for many vectors, and are computed in the type of the design.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from suquan._kernels._jit import summing_kernel, widen_vectors
+from suquan._kernels._jit import kernel, pointer_to, summing_kernel, widen_vectors
+from suquan._kernels.outer import DEPTH, LANES, add_outer
 
 # Rows of the design that all vectors meet before the next ones are read.
-_N_ROWS = 64
+N_ROWS = 64
+# Vectors that are taken four by four.
+FEW = 4
+# Rows and columns of a tile in float64, and the distance of its rows: no power of two, so that entries of one
+# column do not drive each other from the cache.
+_TILE_ROWS, _TILE_COLUMNS = 32, 512
+_TILE_PITCH = _TILE_COLUMNS + DEPTH
 
 
 @summing_kernel
-def row_products(A, V):
-    """V Aᵀ accumulated in float64, whatever the dtype of A.
+def write_row_products(A, V, first, last, out):
+    """Write the columns `first` to `last` of V Aᵀ to those of `out`, for up to four vectors.
 
     Parameters
     ----------
     A : ndarray of shape (n_samples, n_features), C-contiguous
     V : float64 ndarray of shape (n_vectors, n_features), C-contiguous
-
-    Returns
-    -------
-    float64 ndarray of shape (n_vectors, n_samples)
+    first, last : int
+        Rows of A.
+    out : float64 ndarray of shape (n_vectors, n_samples)
     """
-    n_samples = len(A)
-    out = np.empty((len(V), n_samples))
-    for start in range(0, n_samples, _N_ROWS):
-        rows = A[start : start + _N_ROWS]
-        for c in range(0, len(V), 4):
-            scores = out[c : c + 4, start : start + _N_ROWS]
-            if len(scores) == 1:
-                _one_dots(rows, V[c], scores[0])
-            else:
-                _four_dots(rows, V[c : c + 4], scores)
-    return out
+    for start in range(first, last, N_ROWS):
+        stop = min(start + N_ROWS, last)
+        if len(V) == 1:
+            _one_dots(A[start:stop], V[0], out[0, start:stop])
+        else:
+            _four_dots(A[start:stop], V, out[:, start:stop])
+
+
+@kernel
+def write_row_products_in_lanes(A, W, first, last, out):
+    """What :func:`write_row_products` does, for up to sixteen vectors.
+
+    Parameters
+    ----------
+    A, first, last, out
+        As there.
+    W : float64 ndarray of shape (n_features, LANES)
+        The vectors, in columns.
+    """
+    tile = np.zeros((DEPTH, _TILE_PITCH))
+    scores = np.empty((DEPTH, LANES))
+    for start in range(first, last, DEPTH):
+        n_rows = min(DEPTH, last - start)
+        scores[:] = 0.0
+        for j in range(0, A.shape[1], _TILE_COLUMNS):
+            width = _copy_tile(A, start, n_rows, j, A.shape[1], tile)
+            vectors = pointer_to(W, j * LANES)
+            add_outer(pointer_to(tile, 0), _TILE_PITCH, 1, width, vectors, pointer_to(scores, 0))
+        for c in range(len(out)):
+            for i in range(n_rows):
+                out[c, start + i] = scores[i, c]
+
+
+@summing_kernel
+def _copy_tile(A, start, n_rows, first, last, tile):
+    """Copy rows from `start` on and, as far as there is room, columns from `first` on; returns how many."""
+    width = min(_TILE_COLUMNS, last - first)
+    for i in range(n_rows):
+        row, goal = A[start + i][first : first + width], tile[i][:width]
+        for j in range(row.size):
+            goal[j] = row[j]
+    return width
 
 
 @summing_kernel
@@ -100,68 +141,86 @@ def _four_dots(A, V, out):
 
 
 @summing_kernel
-def column_products(A, R):
-    """R A accumulated in float64, whatever the dtype of A.
+def add_column_products(A, R, first, last, out):
+    """Add the columns `first` to `last` of R A to those of `out`.
 
     Parameters
     ----------
     A : ndarray of shape (n_samples, n_features), C-contiguous
     R : float64 ndarray of shape (n_vectors, n_samples)
-
-    Returns
-    -------
-    float64 ndarray of shape (n_vectors, n_features)
+    first, last : int
+        Columns of A.
+    out : float64 ndarray of shape (n_vectors, n_features), C-contiguous
     """
-    out = np.zeros((len(R), A.shape[1]))
-    add_column_products(A, R, out)
-    return out
+    if len(R) > FEW:
+        for c in range(0, len(R), LANES):
+            _add_lanes(A, R[c : c + LANES], first, last, out[c : c + LANES])
+        return
+    spare = np.zeros((4, A.shape[1])) if 1 < len(R) < 4 else out
+    if 1 < len(R) < 4:
+        spare[: len(R), first:last] = out[:, first:last]
+    for start in range(0, len(A), N_ROWS):
+        rows, weights = A[start : start + N_ROWS], R[:, start : start + N_ROWS]
+        if len(R) == 1:
+            _add_one(rows, weights[0], first, out[0][first:last])
+        else:
+            _add_four(rows, weights, first, last, spare)
+    if 1 < len(R) < 4:
+        out[:, first:last] = spare[: len(R), first:last]
+
+
+@kernel
+def _add_lanes(A, R, first, last, out):
+    """Add the columns `first` to `last` of the products with up to sixteen vectors."""
+    tile, weights = np.zeros((_TILE_ROWS, _TILE_PITCH)), np.empty((_TILE_ROWS, LANES))
+    sums = np.zeros((last - first + DEPTH, LANES))
+    sums[: last - first, : len(R)] = out[:, first:last].T
+    for start in range(0, len(A), _TILE_ROWS):
+        n_rows = min(_TILE_ROWS, len(A) - start)
+        weights[:] = 0.0
+        for c in range(len(R)):
+            for i in range(n_rows):
+                weights[i, c] = R[c, start + i]
+        for j in range(first, last, _TILE_COLUMNS):
+            width = _copy_tile(A, start, n_rows, j, last, tile)
+            for k in range(
+                0, width, DEPTH
+            ):  # the last columns of a narrow tile are old, and go to spare sums
+                goal = pointer_to(sums, (j - first + k) * LANES)
+                add_outer(pointer_to(tile, k), 1, _TILE_PITCH, n_rows, pointer_to(weights, 0), goal)
+    out[:, first:last] = sums[: last - first, : len(R)].T
 
 
 @summing_kernel
-def add_column_products(A, R, out):
-    """Add :func:`column_products` to `out`."""
-    n_samples, n_features = A.shape
-    spare = np.zeros((4 if len(R) % 4 > 1 else 0, n_features))
-    for start in range(0, n_samples, _N_ROWS):
-        rows = A[start : start + _N_ROWS]
-        for c in range(0, len(R), 4):
-            weights, sums = R[c : c + 4, start : start + _N_ROWS], out[c : c + 4]
-            if len(sums) == 1:
-                _add_one(rows, weights[0], sums[0])
-            elif len(sums) == 4:
-                _add_four(rows, weights, sums)
-            else:
-                spare[: len(sums)] = sums
-                _add_four(rows, weights, spare)
-                sums[:] = spare[: len(sums)]
-
-
-@summing_kernel
-def _add_one(A, weights, total):
-    """Add the weighted rows to `total`."""
+def _add_one(A, weights, first, total):
+    """Add the weighted rows, from column `first` on, to `total`."""
     widen_vectors()
+    last = first + total.size
     in_fours = len(A) - len(A) % 4
     for i in range(0, in_fours, 4):
-        a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
+        a0, a1 = A[i][first:last], A[i + 1][first:last]
+        a2, a3 = A[i + 2][first:last], A[i + 3][first:last]
         r0, r1, r2, r3 = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
         for j in range(total.size):
             total[j] += r0 * a0[j] + r1 * a1[j] + r2 * a2[j] + r3 * a3[j]
     for i in range(in_fours, len(A)):
-        row, weight = A[i], weights[i]
+        row, weight = A[i][first:last], weights[i]
         for j in range(total.size):
             total[j] += weight * row[j]
 
 
 @summing_kernel
-def _add_four(A, weights, total):
-    """Add the rows with two to four sets of weights to as many of the four rows of `total`."""
+def _add_four(A, weights, first, last, total):
+    """Add the rows with two to four sets of weights to as many of the four rows of `total`, in some columns."""
     widen_vectors()
-    last = len(weights) - 1
-    w0, w1, w2, w3 = weights[0], weights[1], weights[min(2, last)], weights[last]
-    s0, s1, s2, s3 = total[0], total[1], total[2], total[3]
+    last_set = len(weights) - 1
+    w0, w1, w2, w3 = weights[0], weights[1], weights[min(2, last_set)], weights[last_set]
+    s0, s1 = total[0][first:last], total[1][first:last]
+    s2, s3 = total[2][first:last], total[3][first:last]
     in_fours = len(A) - len(A) % 4
     for i in range(0, in_fours, 4):
-        a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
+        a0, a1 = A[i][first:last], A[i + 1][first:last]
+        a2, a3 = A[i + 2][first:last], A[i + 3][first:last]
         w00, w01, w02, w03 = w0[i], w0[i + 1], w0[i + 2], w0[i + 3]
         w10, w11, w12, w13 = w1[i], w1[i + 1], w1[i + 2], w1[i + 3]
         w20, w21, w22, w23 = w2[i], w2[i + 1], w2[i + 2], w2[i + 3]
@@ -173,10 +232,59 @@ def _add_four(A, weights, total):
             s2[j] += w20 * x0 + w21 * x1 + w22 * x2 + w23 * x3
             s3[j] += w30 * x0 + w31 * x1 + w32 * x2 + w33 * x3
     for i in range(in_fours, len(A)):
-        row = A[i]
+        row = A[i][first:last]
         for j in range(s0.size):
             x = row[j]
             s0[j] += w0[i] * x
             s1[j] += w1[i] * x
             s2[j] += w2[i] * x
             s3[j] += w3[i] * x
+
+
+@kernel
+def add_hessian_products(A, W, shift, C, first, last, out, sums):
+    """Add Σ_i c_i (a_i·w + shift) a_i, over the rows a_i from `first` to `last`, for up to sixteen w.
+
+    All arrays have the type of the design.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n_samples, n_features), C-contiguous
+    W : ndarray of shape (n_features, LANES)
+        The vectors w, in columns; zeros where there are fewer.
+    shift : ndarray of shape (LANES,)
+    C : ndarray of shape (n_vectors, n_samples)
+        The factors c for each of the vectors.
+    first, last : int
+    out : ndarray of shape (n_features, rounded up to a multiple of DEPTH; LANES)
+    sums : ndarray of shape (LANES,)
+        What the factors of the rows add up to.
+    """
+    n_features = A.shape[1]
+    n_even = n_features - n_features % DEPTH
+    spare = np.zeros((DEPTH, n_features), A.dtype)
+    edge = np.zeros((N_ROWS, DEPTH), A.dtype)
+    factors = np.empty((N_ROWS, LANES), A.dtype)
+    for start in range(first, last, N_ROWS):
+        n_rows = min(N_ROWS, last - start)
+        n_whole = n_rows - n_rows % DEPTH
+        factors[:] = shift
+        for i in range(0, n_whole, DEPTH):
+            rows, goal = pointer_to(A, (start + i) * n_features), pointer_to(factors, i * LANES)
+            add_outer(rows, n_features, 1, n_features, pointer_to(W, 0), goal)
+        if n_whole < n_rows:
+            spare[: n_rows - n_whole] = A[start + n_whole : start + n_rows]
+            goal = pointer_to(factors, n_whole * LANES)
+            add_outer(pointer_to(spare, 0), n_features, 1, n_features, pointer_to(W, 0), goal)
+        for c in range(len(C)):
+            curvature = C[c, start : start + n_rows]
+            for i in range(n_rows):
+                factors[i, c] *= curvature[i]
+                sums[c] += factors[i, c]
+        for j in range(0, n_even, DEPTH):
+            columns, goal = pointer_to(A, start * n_features + j), pointer_to(out, j * LANES)
+            add_outer(columns, 1, n_features, n_rows, pointer_to(factors, 0), goal)
+        if n_even < n_features:
+            edge[:n_rows, : n_features - n_even] = A[start : start + n_rows, n_even:]
+            goal = pointer_to(out, n_even * LANES)
+            add_outer(pointer_to(edge, 0), 1, DEPTH, n_rows, pointer_to(factors, 0), goal)

@@ -1,4 +1,4 @@
-"""Compiled loops of the f-step: exact products, sums over blocks of equal quantiles, whitened rows.
+"""Compiled loops of the f-step: sums over blocks of equal quantiles, whitened rows.
 
 Loops read rows as one-dimensional views: an index that cannot be negative lets them vectorise.
 """
@@ -7,38 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from suquan._kernels import products
 from suquan._kernels._jit import kernel, summing_kernel
-
-
-def row_products(D, f):
-    """D f accumulated in float64: :func:`suquan._kernels.products.row_products` of one vector.
-
-    Parameters
-    ----------
-    D : ndarray of shape (n_rows, K), C-contiguous
-    f : float64 ndarray of shape (K,)
-
-    Returns
-    -------
-    float64 ndarray of shape (n_rows,)
-    """
-    return products.row_products(D, f[None])[0]
-
-
-def column_products(D, a):
-    """Dᵀ a accumulated in float64: :func:`suquan._kernels.products.column_products` of one vector.
-
-    Parameters
-    ----------
-    D : ndarray of shape (n_rows, K), C-contiguous
-    a : float64 ndarray of shape (n_rows,)
-
-    Returns
-    -------
-    float64 ndarray of shape (K,)
-    """
-    return products.column_products(D, a[None])[0]
 
 
 @summing_kernel

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import carray, int64, types, uint32, uint64
 from numba.extending import intrinsic
 
-from suquan._kernels._jit import Entry, kernel
+from suquan._kernels._jit import Entry, kernel, pointer_to
 from suquan._kernels.networks import make_run_sorter
 
 # Most words that one network sorts, and how many words behind the end of a buffer it may touch.
@@ -38,18 +38,6 @@ _sort_4 = make_run_sorter(4)
 _sort_6 = make_run_sorter(6)
 _sort_8 = make_run_sorter(8)
 _sort_16 = make_run_sorter(16)
-
-
-@intrinsic
-def pointer_to(typing_context, words, place):
-    """Pointer to ``words[place]``."""
-    signature = types.CPointer(types.uint32)(words, types.int64)
-
-    def generate(context, builder, signature, arguments):
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.gep(array.data, [arguments[1]])
-
-    return signature, generate
 
 
 @kernel

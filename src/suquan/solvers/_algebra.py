@@ -1,25 +1,18 @@
-"""Linear algebra that the w-step's solvers share: exact products, Cholesky factors, BLAS threads."""
+"""Linear algebra that the solvers share: Cholesky factors and symmetric matrices known by one triangle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, blas, lapack
-from threadpoolctl import ThreadpoolController
-
-from suquan._kernels import products
 
 Array = NDArray[Any]
 # An array, or None where the fit or design has none; callers that know which need not narrow it.
 MaybeArray = Any
 
-# Matrices with fewer entries than this are faster on one BLAS thread.
-_ONE_THREAD = 250_000
 # Rows of a square matrix that are worked on at a time where a copy of it would take too much memory.
 _PANEL = 256
 
@@ -28,29 +21,6 @@ def as_floats(A: Array) -> Array:
     """A, C-contiguous and of floats; not copied where it is already."""
     A = np.ascontiguousarray(A)
     return A if A.dtype in (np.float32, np.float64) else A.astype(np.float64)
-
-
-def row_products(A: Array, V: Array) -> Array:
-    """V Aᵀ accumulated in float64, shape (len(V), n_samples)."""
-    return V @ A.T if A.dtype == np.float64 else products.row_products(A, np.ascontiguousarray(V))
-
-
-def column_products(A: Array, R: Array) -> Array:
-    """R A accumulated in float64, shape (len(R), n_features)."""
-    return R @ A if A.dtype == np.float64 else products.column_products(A, R)
-
-
-def add_column_products(A: Array, R: Array, out: Array) -> None:
-    """Add R A, accumulated in float64, to `out`."""
-    if A.dtype == np.float64:
-        out += R @ A
-    else:
-        products.add_column_products(A, R, out)
-
-
-def column_means(A: Array) -> Array:
-    """Mean of each column of A, accumulated in float64."""
-    return column_products(A, np.full((1, len(A)), 1.0 / len(A)))[0]
 
 
 def cholesky(H: Array, *, overwrite: bool = False) -> Array:
@@ -129,9 +99,9 @@ def solve_scaled(M: Array, q: Array, ridge: float, rhs: Array) -> Array:
         M[np.diag_indices_from(M)] = diagonal
 
 
-def panels(size: int) -> list[slice]:
-    """Slices of a few rows of a square matrix."""
-    return [slice(start, min(start + _PANEL, size)) for start in range(0, size, _PANEL)]
+def panels(size: int, n_rows: int = _PANEL) -> list[slice]:
+    """Slices of a few rows of a matrix."""
+    return [slice(start, min(start + n_rows, size)) for start in range(0, size, n_rows)]
 
 
 @cache
@@ -146,18 +116,3 @@ def mirror(M: Array) -> None:
         M[: rows.start, rows] = M[rows, : rows.start].T
         corner = np.tril(M[rows, rows])
         M[rows, rows] = corner + np.tril(corner, -1).T
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@contextmanager
-def few_threads(size: int) -> Iterator[None]:
-    """One BLAS thread for small matrices; the cached controller makes this cost 10 µs."""
-    if size > _ONE_THREAD:
-        yield
-        return
-    with _blas().limit(limits=1, user_api="blas"):
-        yield

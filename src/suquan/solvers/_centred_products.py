@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from suquan.solvers._algebra import Array, column_means, column_products, panels, row_products
+from suquan.solvers._algebra import Array, panels
+from suquan.solvers._products import (
+    add_column_products,
+    column_means,
+    fast_column_products,
+    fast_row_products,
+    hessian_products,
+    row_products,
+)
+from suquan.solvers._threads import share
 
+_FEW_ROWS = 32  # of a matrix, whose copy takes little memory
 _BLOCK_ENTRIES = 1 << 18  # of the design, at least, that are weighted at a time
 
 
@@ -25,18 +37,33 @@ class CentredProducts:
             self.means = np.zeros(A.shape[1])
         self.A = A
 
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the design, and of its fast products."""
+        return self.A.dtype
+
     def scores(self, theta: Array) -> Array:
         return self._add_intercept(row_products(self.A, theta[:, :-1]), theta)
 
     def fast_scores(self, theta: Array) -> Array:
-        products = self.A @ _padded(theta[:, :-1], self.A.dtype).T
-        return self._add_intercept(products.T[: len(theta)], theta)
+        products = fast_row_products(self.A, theta[:, :-1])
+        return self._add_intercept(products[: len(theta)], theta)
 
-    def adjoint(self, R: Array) -> Array:
-        return self._append_sum(column_products(self.A, R), R)
+    def adjoint_sum(self, n_vectors: int, parts: Iterable[tuple[slice, Array]]) -> Array:
+        """Adjoint of all samples, given some of them at a time, each with its values in every vector."""
+        products, sums = np.zeros((n_vectors, self.A.shape[1])), np.zeros(n_vectors)
+        for samples, R in parts:
+            add_column_products(self.A[samples], R, products)
+            sums += R.sum(axis=1)
+        return self._with_sums(products, sums)
 
     def fast_adjoint(self, R: Array) -> Array:
-        return self._append_sum((_padded(R, self.A.dtype) @ self.A)[: len(R)], R)
+        return self._append_sum(fast_column_products(self.A, R)[: len(R)], R)
+
+    def curved(self, V: Array, curvature: Array) -> Array:
+        """Ãᵀ diag(c) Ã v for every row v of V and c of `curvature`, in the type of the design."""
+        products, sums = hessian_products(self.A, V[:, :-1], self._shift(V), curvature)
+        return self._with_sums(products, sums)
 
     def covariance(self, d: Array | None = None) -> Array:
         """Hessian part Ãᵀ diag(d) Ã of shape (p + 1, p + 1), in float64.
@@ -49,12 +76,15 @@ class CentredProducts:
         if d is None:
             cross, total = np.zeros(n_features), 1.0
             means = self.means.astype(self.A.dtype)
-            for rows in panels(n_features):
-                columns = slice(0, rows.stop)
-                part = self.A[:, rows].T @ self.A[:, columns]
+
+            def write(rows: slice) -> None:
+                part = products[rows, : rows.stop]
+                np.matmul(self.A[:, rows].T, self.A[:, : rows.stop], out=part)
                 part /= n_samples
-                part -= np.outer(means[rows], means[columns])
-                products[rows, columns] = part
+                for some in panels(len(part), _FEW_ROWS):
+                    part[some] -= np.outer(means[rows][some], means[: rows.stop])
+
+            share(write, panels(n_features)[::-1], n_samples * n_features**2)
         else:
             products[:] = self._weighted_products(np.sqrt(d).astype(self.A.dtype))
             total = d.sum()
@@ -77,19 +107,26 @@ class CentredProducts:
         return products
 
     def _add_intercept(self, products: Array, theta: Array) -> Array:
-        if not self.fit_intercept:
-            return products
-        shift = (theta[:, -1] - theta[:, :-1] @ self.means)[:, None]
-        if products.dtype != np.float64:
-            return products + shift
-        products += shift
+        if self.fit_intercept:
+            products += self._shift(theta).astype(products.dtype)[:, None]
         return products
 
+    def _shift(self, theta: Array) -> Array:
+        """What the scores of every row of theta have beyond products with A."""
+        if not self.fit_intercept:
+            return np.zeros(len(theta))
+        # Without BLAS, whose threads would go on to wait for work.
+        return theta[:, -1] - np.einsum("kj,j->k", theta[:, :-1], self.means)
+
     def _append_sum(self, products: Array, R: Array) -> Array:
-        gradient = np.zeros((len(R), self.A.shape[1] + 1))
+        return self._with_sums(products, R.sum(axis=1, dtype=np.float64))
+
+    def _with_sums(self, products: Array, sums: Array) -> Array:
+        """Adjoint of the centred design, from that of A and sums over the samples."""
+        gradient = np.zeros((len(products), self.A.shape[1] + 1))
         gradient[:, :-1] = products
         if self.fit_intercept:
-            gradient[:, -1] = R.sum(axis=1)
+            gradient[:, -1] = sums
             gradient[:, :-1] -= gradient[:, -1:] * self.means
         return gradient
 
@@ -98,13 +135,3 @@ def _offsets_are_large(A: Array, means: Array) -> bool:
     """Whether some column lies further from 0 than 30 times its spread, judged on a few rows."""
     some = A[:: max(1, len(A) // 256)].astype(np.float64)
     return bool(np.any(np.abs(means) > 30.0 * some.std(axis=0) + 1e-30))
-
-
-def _padded(V: Array, dtype) -> Array:
-    """V in `dtype`, with rows of zeros up to a multiple of 4: with 15 vectors products are slower."""
-    n_rows = len(V) if len(V) < 4 else -(-len(V) // 4) * 4
-    if n_rows == len(V):
-        return V.astype(dtype, copy=False)
-    padded = np.zeros((n_rows, V.shape[1]), dtype)
-    padded[: len(V)] = V
-    return padded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,6 +54,44 @@ class LinearFit:
     converged: bool
     dual: MaybeArray = None
     design: object = field(default=None, repr=False, compare=False)
+
+
+class FoldWeights:
+    """Weights of fits that each leave some samples out: s on those that a fit keeps, over their sum there.
+
+    Takes no memory beyond that of s and of the lists or masks of samples that are kept. ``weights[k]`` is an
+    array of shape (n_samples,), ``np.asarray(weights)`` has shape (n_fits, n_samples).
+    """
+
+    def __init__(self, s: Array, kept: list[Array]):
+        self.s, self.kept = s, kept
+        self.totals = [s[samples].sum() for samples in kept]
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, k: int) -> Array:
+        kept = self.kept[k]
+        if kept.dtype == bool:
+            weights = self.s * kept
+        else:
+            weights = np.zeros(len(self.s))
+            weights[kept] = self.s[kept]
+        weights /= self.totals[k]
+        return weights
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[k] for k in range(len(self)))
+
+    def __array__(self, dtype=None, copy=None) -> Array:
+        return np.stack(list(self)).astype(dtype or np.float64, copy=False)
+
+    def mean(self) -> Array:
+        """Mean weight of each sample."""
+        total = np.zeros(len(self.s))
+        for weights in self:
+            total += weights
+        return total / len(self)
 
 
 def null_intercept(loss: Loss, y: Array, s: Array) -> Array:

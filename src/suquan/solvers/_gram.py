@@ -12,11 +12,8 @@ from suquan.objective import NormalizedSamples
 from suquan.solvers._algebra import (
     Array,
     MaybeArray,
-    add_column_products,
     cholesky,
     cholesky_solve,
-    column_means,
-    few_threads,
     lower_product,
     mirror,
     solve_scaled,
@@ -24,6 +21,8 @@ from suquan.solvers._algebra import (
 from suquan.solvers._fits import LinearFit, negligible, null_intercept, sum_to_zero
 from suquan.solvers._gram_folds import DualBatch, solve_folds
 from suquan.solvers._newton_cg import PrimalSolver
+from suquan.solvers._products import add_column_products, column_means
+from suquan.solvers._threads import LARGE_FACTOR, few_threads
 
 # Relative rounding of a float32 Gram matrix, entry (i, j) against ‖A_i‖ ‖A_j‖ (measured: ≤ 1.5e-7, rms ≤ 2e-8).
 _GRAM_ROUNDING = 1e-7
@@ -72,7 +71,7 @@ class GramSolver:
         """Fits with their dual coefficients; ``b`` is still that of the centred design."""
         if isinstance(loss, Softmax):
             return self._solve_softmax(loss, y, S, alpha, tol, max_iter, start)
-        with few_threads(self.G.size):
+        with few_threads(self.G.size, LARGE_FACTOR):
             if _share_an_inverse(S, start):
                 return [
                     fit

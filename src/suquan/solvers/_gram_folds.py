@@ -34,7 +34,7 @@ class DualProducts:
     """Scores G a + b of the parameters (a, 0, b)."""
 
     def __init__(self, G: Array):
-        self.G = G
+        self.G, self.dtype = G, G.dtype
 
     def scores(self, theta: Array) -> Array:
         """Scores of every row of theta, shape (n_fits, n_samples)."""
@@ -64,23 +64,20 @@ class DualBatch(Batch):
         n_samples = len(self.G)
         self.theta[..., :n_samples] *= self.S[:, None] > 0.0
         self.scores = wide(self.products.scores, self.theta)
-        self.objective = self._objective(self.theta, self.scores, np.arange(len(self.S)))
+        self.objective = self._objectives()
 
     def derivatives(self) -> tuple[Array, Array]:
-        """Gradient in theta, and the curvature of the loss in the scores, of the running fits."""
-        scores = self._of_running(self.scores)
-        slopes = self._per_score(self.loss.gradient, scores)
-        slopes *= self._of_running(self.S)[:, None]
+        """Gradient in theta, and the :meth:`curvature`, of the running fits."""
+        slopes = self._slopes()
         rho = 2.0 * self.alpha * self.theta[self.running, :, : len(self.G)]
         rho += slopes
-        return self._gradient(rho, slopes), self._per_score(self.loss.curvature, scores)
+        return self._gradient(rho, slopes), self.curvature()
 
     def hessian_product(self, V: Array, curvature: Array) -> Array:
         """Hessian times the step V."""
         x = V[..., : len(self.G)]
         change = wide(self.products.scores, V)
         change *= curvature
-        change *= self._of_running(self.S)[:, None]
         return self._gradient(change + 2.0 * self.alpha * x, change)
 
     def _gradient(self, rho: Array, slopes: Array) -> Array:
@@ -92,10 +89,10 @@ class DualBatch(Batch):
         gradient[..., -1] = slopes.sum(axis=-1) if self.fit_intercept else 0.0
         return gradient
 
-    def _penalty(self, theta: Array, scores: Array) -> Array:
-        """Penalty alpha aᵀGa of some fits."""
-        a, v = theta[..., : len(self.G)], scores - theta[..., -1:]
-        return self.alpha * np.einsum("fkj,fkj->f", a, v)
+    def _penalty(self, theta: Array, scores: Array) -> float:
+        """Penalty alpha aᵀGa of one fit."""
+        a, v = theta[:, : len(self.G)], scores - theta[:, -1:]
+        return self.alpha * float(np.einsum("kj,kj->", a, v))
 
     def fit(self, k: int, tol: float, solver: object) -> LinearFit:
         """Fit k, with b of the centred design."""

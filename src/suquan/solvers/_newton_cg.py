@@ -13,20 +13,16 @@ from typing import Any
 import numpy as np
 
 from suquan.losses import Softmax
-from suquan.solvers._algebra import (
-    Array,
-    MaybeArray,
-    cholesky,
-    cholesky_solve,
-    factor_scaled,
-    few_threads,
-)
+from suquan.solvers._algebra import Array, MaybeArray, cholesky, cholesky_solve, factor_scaled
 from suquan.solvers._centred_products import CentredProducts
 from suquan.solvers._fits import LinearFit, null_intercept, sum_to_zero
 from suquan.solvers._newton_batch import Batch, balance_classes, dots, wide
+from suquan.solvers._threads import one_blas_thread
 
 # Relative residual of the last Newton step.
 _LAST_FORCING = 1e-2
+# Logarithm of the ratio of two curvatures that need no other factor.
+_NEARLY = 0.25
 
 
 class PrimalSolver:
@@ -41,27 +37,34 @@ class PrimalSolver:
         self.unconditioned_left = self.budget if n_features > 256 else 0
         self._covariance: MaybeArray = None
         self._variances: MaybeArray = None
+        self._factor: MaybeArray = None
+        self._factored = 1.0, 0.0  # curvature and alpha of the factor
 
     def factor(self, curvature: float, alpha: float) -> Array:
         """Factor of curvature × covariance + 2 alpha, in the type of the design; the next one takes its place.
 
         The covariance, bordered by the intercept, is computed when first asked for. It lies below the diagonal
-        of a square, the factor on it and above.
+        of a square, the factor on it and above. The last factor is returned again where it is nearly that.
         """
+        known, at_alpha = self._factored
+        if alpha == at_alpha and abs(np.log(curvature / known)) < _NEARLY:
+            return self._factor
         if self._covariance is None:
             self._covariance = self.products.covariance()
             self._variances = self._covariance.diagonal().copy()
         q = np.full(len(self._variances), np.sqrt(curvature), self._variances.dtype)
         ridge = np.full_like(q, 2.0 * alpha)
         ridge[-1] = 0.0
-        return factor_scaled(self._covariance, q, ridge, diagonal=self._variances)
+        self._factor = factor_scaled(self._covariance, q, ridge, diagonal=self._variances)
+        self._factored = curvature, alpha
+        return self._factor
 
     def solve_batch(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
         return self.reduced_batch(loss, y, S, alpha, tol, max_iter, start)
 
     def reduced_batch(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
         """Fits that need no completion, unlike those from a Gram matrix."""
-        with few_threads(self.products.A.size):
+        with one_blas_thread():
             return self._newton(loss, y, S, alpha, tol, max_iter, start)
 
     def _newton(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
@@ -211,6 +214,7 @@ def conjugate_gradients(
     energy = dots(residual, scaled)
     target, last_target = forcing**2 * energy, _LAST_FORCING**2 * energy
     direction = scaled
+    del scaled
     goal = target
     accurate = energy <= last_target
     for n_products in range(1, limit + 1):
@@ -221,6 +225,7 @@ def conjugate_gradients(
         length = np.where(usable, energy / np.where(usable, curvature, 1.0), 0.0)[:, None, None]
         step = step + length * direction
         residual = residual - length * curved
+        del curved  # the next product needs the memory
         scaled = precondition(residual)
         previous, energy = energy, np.where(usable, dots(residual, scaled), 0.0)
         accurate |= usable & (energy <= last_target)
@@ -229,4 +234,5 @@ def conjugate_gradients(
             return step, n_products, True, accurate
         ratio = np.where(previous > 0.0, energy / np.where(previous > 0.0, previous, 1.0), 0.0)
         direction = scaled + ratio[:, None, None] * direction
+        del scaled
     return step, limit, not np.any(energy > target), accurate

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suquan._kernels import stacked
-from suquan._kernels.target import block_sums, column_products, row_products
+from suquan._kernels.target import block_sums
 from suquan.ranking import SampleOperator
+from suquan.solvers._products import column_products, row_products
 from suquan.targets import knot_positions, read_at_grid
 
 Array = NDArray[Any]
@@ -72,11 +73,11 @@ class DenseRows:
 
     def scores(self, f: Array) -> Array:
         """D f."""
-        return self.D @ f if self.dtype == np.float64 else row_products(self.D, f)
+        return row_products(self.D, f[None])[0]
 
     def adjoint(self, a: Array) -> Array:
         """Dᵀ a."""
-        return a @ self.D if self.dtype == np.float64 else column_products(self.D, a)
+        return column_products(self.D, a[None])[0]
 
     def sums(self, bounds: Array, dtype: Any) -> Array:
         """Sums over consecutive columns."""

@@ -12,7 +12,7 @@ import numpy as np
 from suquan.objective import JointProblem
 from suquan.solvers._target_rows import StackedRows
 from suquan.solvers.elastic_net import solve_elastic_net
-from suquan.solvers.linear import LinearFit, RidgeDesign, null_intercept
+from suquan.solvers.linear import FoldWeights, LinearFit, RidgeDesign, null_intercept
 from suquan.solvers.target import TargetFit, TargetSet, solve_target
 
 # Relative accuracy of the w-step, which is cheap; the f-step's is the caller's.
@@ -148,7 +148,8 @@ def fit_crossfit(
     g : ndarray of shape (n_knots,)
         Start.
     splits : list of (train, test)
-        Samples that each fold model learns from, and those it scores. A sample may be scored by several.
+        Samples that each fold model learns from, numbers or a mask, and the numbers of those it scores. A
+        sample may be scored by several.
     max_rounds, tol, max_iter, report
         As for :func:`fit_in_sample`.
     first : list of LinearFit, default=None
@@ -208,7 +209,7 @@ class FoldModels:
     Attributes
     ----------
     splits : list of (train, test)
-        Indices of samples.
+        Numbers of samples, or a mask of those to learn from.
     s : ndarray of shape (n_samples,)
         Weights of the samples.
     """
@@ -222,12 +223,9 @@ class FoldModels:
         return np.concatenate([test for _, test in self.splits], dtype=np.intp)
 
     @property
-    def weights(self) -> np.ndarray:
-        """Weights of the samples in each model, of shape (n_models, n_samples)."""
-        weights = np.zeros((len(self.splits), len(self.s)))
-        for row, (train, _) in zip(weights, self.splits, strict=True):
-            row[train] = self.s[train]
-        return weights
+    def weights(self) -> FoldWeights:
+        """Weights of the samples in each model."""
+        return FoldWeights(self.s, [train for train, _ in self.splits])
 
     def fit(
         self, problem: JointProblem, g: np.ndarray, max_iter: int

@@ -19,15 +19,7 @@ from scipy.special import xlogy
 
 from suquan._kernels.coordinate_descent import descend_classes, descend_quadratic, descend_scores
 from suquan.losses import Logistic, Loss, Softmax, Squared
-from suquan.solvers._algebra import (
-    Array,
-    as_floats,
-    cholesky,
-    cholesky_solve,
-    column_products,
-    few_threads,
-    row_products,
-)
+from suquan.solvers._algebra import Array, as_floats, cholesky, cholesky_solve
 from suquan.solvers._fits import (
     MAX_ITER,
     TOL,
@@ -36,6 +28,8 @@ from suquan.solvers._fits import (
     null_intercept,
     sum_to_zero,
 )
+from suquan.solvers._products import column_products, row_products
+from suquan.solvers._threads import few_threads
 
 __all__ = ["solve_elastic_net"]
 

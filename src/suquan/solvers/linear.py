@@ -26,12 +26,12 @@ import numpy as np
 from suquan.losses import Loss
 from suquan.objective import NormalizedSamples
 from suquan.solvers._algebra import Array, as_floats
-from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, null_intercept
+from suquan.solvers._fits import MAX_ITER, TOL, FoldWeights, LinearFit, null_intercept
 from suquan.solvers._gram import GramSolver
 from suquan.solvers._newton_cg import PrimalSolver
 from suquan.solvers.elastic_net import solve_elastic_net
 
-__all__ = ["LinearFit", "RidgeDesign", "null_intercept", "solve_w"]
+__all__ = ["FoldWeights", "LinearFit", "RidgeDesign", "null_intercept", "solve_w"]
 
 
 def solve_w(
@@ -161,7 +161,7 @@ class RidgeDesign:
         self,
         loss: Loss,
         y: Array,
-        S: Array,
+        S: Array | FoldWeights,
         alpha: float,
         *,
         tol: float = TOL,
@@ -174,7 +174,7 @@ class RidgeDesign:
         ----------
         loss, y, alpha, tol, max_iter
             As for :func:`solve_w`.
-        S : ndarray of shape (n_fits, n_samples)
+        S : ndarray of shape (n_fits, n_samples), or FoldWeights
             Weights of each fit; 0 leaves a row out.
         start : LinearFit, optional
             Start of every fit; by default the fit to the mean weights.
@@ -183,9 +183,10 @@ class RidgeDesign:
         -------
         list of n_fits LinearFit
         """
-        S = _normalised(S)
+        if not (isinstance(S, FoldWeights) and isinstance(self._solver, PrimalSolver)):
+            S = _normalised(np.asarray(S))
         if start is None and len(S) > 2:
-            middle = S.mean(axis=0)[None]
+            middle = (S.mean() if isinstance(S, FoldWeights) else S.mean(axis=0))[None]
             loose = max(tol, 1e-4)
             start = self._solver.solve_batch(loss, y, middle, alpha, loose, max_iter, None)[0]
         return self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)

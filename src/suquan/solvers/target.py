@@ -31,6 +31,7 @@ from suquan.solvers._target_primal import primal_newton as _primal_newton
 from suquan.solvers._target_record import Record, TargetFit
 from suquan.solvers._target_rows import DenseRows, DistributedRows, Rows
 from suquan.solvers._target_set import Target, TargetSet, Vector
+from suquan.solvers._threads import LARGE_FACTOR, few_threads
 
 __all__ = ["TargetFit", "TargetSet", "solve_target"]
 
@@ -110,15 +111,21 @@ def solve_target(
     else:
         rows = DenseRows(D) if isinstance(D, np.ndarray) else D
         data = Data(rows, loss, y, s, fit_intercept)
-    record = Record(data, target, target.make_feasible(f_start), tol, max_iter)
+    with few_threads(min(D.shape) ** 2, LARGE_FACTOR):
+        record = Record(data, target, target.make_feasible(f_start), tol, max_iter)
+        _minimise(data, target, record)
+        return record.result()
+
+
+def _minimise(data: Any, target: Target, record: Record) -> None:
+    """Have the methods bring the record to its tolerance, the fastest first."""
     if not record.done:
         if data.solves_dual:
             _dual_newton(data, target, record)
         else:
             # A Hessian costs about as much as K/20 products: well-conditioned problems end before it.
-            _accelerated(data, target, record, D.shape[1] // _HESSIAN_COST)
+            _accelerated(data, target, record, data.K // _HESSIAN_COST)
             if data.forms_hessian:
                 _primal_newton(data, target, record)
     if not record.done:
         _accelerated(data, target, record)
-    return record.result()

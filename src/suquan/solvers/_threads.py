@@ -1,0 +1,73 @@
+"""Threads of the w-step: those of BLAS, and our own in their place."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from threadpoolctl import ThreadpoolController
+
+from suquan._blocks import on_threads
+
+# Threads that BLAS has lent us.
+_lent = threading.local()
+
+# Matrices with fewer entries than this are faster on one BLAS thread.
+_ONE_THREAD = 250_000
+# Entries of a square matrix up to which a factor gains less from two threads than products with it lose where
+# the former are SciPy's and the latter NumPy's.
+LARGE_FACTOR = 1500**2
+# Multiplications that take one thread as long as handing out work to others.
+_FEW_MULTIPLICATIONS = 4_000_000
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _n_blas_threads() -> int:
+    return max((library.num_threads for library in _blas().lib_controllers), default=1)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One BLAS thread; products with large matrices are shared by threads of our own.
+
+    NumPy and SciPy may each have a BLAS, and each has threads that wait for work in a loop for some 30 ms: used
+    in turn, they take the processors from each other and from us.
+    """
+    if hasattr(_lent, "n_threads"):
+        yield
+        return
+    _lent.n_threads = _n_blas_threads()
+    try:
+        with _blas().limit(limits=1):
+            yield
+    finally:
+        del _lent.n_threads
+
+
+@contextmanager
+def few_threads(size: int, most: int = _ONE_THREAD) -> Iterator[None]:
+    """As :func:`one_blas_thread`, for matrices of up to `most` entries; the cached controller costs 10 µs."""
+    if size > most:
+        yield
+        return
+    with one_blas_thread():
+        yield
+
+
+def n_threads(n_multiplications: int) -> int:
+    """As many threads as BLAS has, or had before :func:`one_blas_thread`, unless the work is small."""
+    if n_multiplications < _FEW_MULTIPLICATIONS:
+        return 1
+    return getattr(_lent, "n_threads", None) or _n_blas_threads()
+
+
+def share(function: Callable[[slice], None], parts: list[slice], n_multiplications: int) -> None:
+    """Have threads call `function` on all parts."""
+    for _ in on_threads(function, parts, n_threads(n_multiplications)):
+        pass
