@@ -45,6 +45,10 @@ def row_blocks(n_samples: int, n_features: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n_samples))
 
 
+def _nothing(rows: slice) -> None:
+    """What is done with blocks once all are done."""
+
+
 class _Work:
     """Blocks that several threads take one by one, and their results in order."""
 
@@ -102,6 +106,7 @@ def on_threads(
         work.pending.clear()  # after an error
         # Those that have not begun never need to: all threads may be busy, with the caller's caller too.
         wait([helper for helper in helpers if not helper.cancel()])
+        work.function = _nothing  # a helper that never began may keep `work` for a while, but not the data
 
 
 @cache
