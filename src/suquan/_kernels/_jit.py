@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from llvmlite import ir
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 # Sums may be taken in any order, so that they vectorise; NaN and infinity keep their meaning.
@@ -49,6 +51,34 @@ def pointer_to(typing_context, array, place):
         return builder.gep(memory.data, [arguments[1]])
 
     return signature, generate
+
+
+@intrinsic
+def words_at(typing_context, array, place):
+    """Pointer to the number at `place` in the memory of an array, as if there were words of 32 bits."""
+    signature = numba.types.CPointer(numba.types.uint32)(array, numba.types.int64)
+
+    def generate(context, builder, signature, arguments):
+        memory = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.gep(memory.data, [arguments[1]])
+        return builder.bitcast(pointer, ir.IntType(32).as_pointer())
+
+    return signature, generate
+
+
+@intrinsic
+def prefetch(typing_context, pointer, offset):
+    """Ask for the bytes at `offset` from a pointer to be brought to the second cache; they need not exist."""
+
+    def generate(context, builder, signature, arguments):
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        there = builder.gep(builder.bitcast(arguments[0], byte), [arguments[1]])
+        builder.call(function, [there, word(0), word(2), word(1)])
+        return context.get_dummy_value()
+
+    return numba.types.void(pointer, numba.types.int64), generate
 
 
 class Entry:

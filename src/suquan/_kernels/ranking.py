@@ -26,11 +26,14 @@ from numba import float64, int32, int64, uint32, uint64
 
 from suquan._kernels._jit import kernel
 from suquan._kernels.words import (
+    LONGEST_RUN,
     N_COUNTS,
+    PITCH,
     SLACK,
     count_position_bits,
     make_layout,
     sort_cells,
+    sort_spread_words,
 )
 
 _LOW = uint64(0xFFFFFFFF)
@@ -41,8 +44,13 @@ _GAP = int64(1 << 32)
 SHORT = 2048
 # Longest row whose cells are sorted; longer ones are split.
 LONGEST = 65536
-# Kinds of cells: evenly spread, with a centre of more cells, or from the bits of the values.
-EVEN, CENTRED, BITS = 0, 1, 2
+# Kinds of cells: evenly spread, in buckets of a fixed room at first; with a centre of more cells; from the bits
+# of the values.
+ROOMY, EVEN, CENTRED, BITS = 0, 1, 2, 3
+# What comes of settling.
+FAILED, DISTINCT, TIED = 0, 1, 2
+# Values whose cells are computed before they are brought to their buckets.
+_SOME = 1024
 # After a kind failed on a row, the next ones start with another; one in this many starts anew.
 _RETRY_EVERY = 16
 # Values that are checked at a time when a row is settled.
@@ -284,26 +292,37 @@ def repeats(values):
 def settle(order, values):
     """Make `values` non-decreasing by stable insertion, and move `order` along, given that they nearly are.
 
-    Returns whether that took no more moves than half the elements, else both are left unfinished.
+    Returns FAILED, with both left unfinished, where that takes more moves than half the elements; else whether
+    the values are DISTINCT or some TIED.
     """
     size = order.size
     moves_left = 16 + size // 2
+    state = DISTINCT
     for start in range(1, size, _STRETCH):
         stop = min(start + _STRETCH, size)
+        if increases(values[start - 1 : stop]):
+            continue
         if descends(values[start - 1 : stop]):
-            moves_left -= insert(order, values, start, stop, moves_left)
+            n_moves, ties = insert(order, values, start, stop, moves_left)
+            moves_left -= n_moves
             if moves_left < 0:
-                return False
-    return True
+                return FAILED
+            if ties:
+                state = TIED
+        else:
+            state = TIED
+    return state
 
 
 @kernel
 def insert(order, values, start, stop, most):
     """Insert the places from `start` to `stop` among those before, which are in order; equal values stay.
 
-    Returns the number of moves, of which there are hardly more than `most`: then the work is left undone.
+    Returns the number of moves, of which there are hardly more than `most`: then the work is left undone; and
+    whether a value was seen to equal its neighbour.
     """
     n_moves = 0
+    ties = False
     for r in range(start, stop):
         value = values[r]
         if value < values[r - 1]:
@@ -316,9 +335,12 @@ def insert(order, values, start, stop, most):
             order[hole] = feature
             values[hole] = value
             n_moves += r - hole
+            ties = ties or (hole > 0 and values[hole - 1] == value)
             if n_moves > most:
                 break
-    return n_moves
+        elif value == values[r - 1]:
+            ties = True
+    return n_moves, ties
 
 
 @kernel
@@ -358,7 +380,7 @@ def make_scratch(X, bits, sorter):
         np.empty(n_features, X.dtype),
         np.zeros(2, np.int64),
         np.empty(2, bits.dtype),
-        np.empty(n_features + SLACK, np.uint32),
+        np.empty(max(n_features, room_for_buckets(min(n_features, LONGEST))) + SLACK, np.uint32),
         np.empty(min(n_features, LONGEST) + SLACK, np.uint32),
         np.empty(N_COUNTS, np.uint32),
         split_bits,
@@ -386,7 +408,7 @@ def order_by_bit_cells(x, bits, flip, inf_key, low, high, n_observed, scratch, o
     swapped = radix_sort(pairs, spare, counts, size, min(n_bits, 32))
     write_features(spare if swapped else pairs, size, order)
     gather(x, order[:n_observed], values[:n_observed])
-    if settle(order[:n_observed], values[:n_observed]):
+    if settle(order[:n_observed], values[:n_observed]) != FAILED:
         return
     # Long runs share their leading bits: sort by the low bits, then, stably, by the leading ones.
     low_mask = (uint64(1) << shift) - uint64(1)
@@ -415,16 +437,14 @@ def order_row(x, bits, flip, inf_key, words, i, scratch):
     if words.shape[0] > 0 and not ends_with_nan(words[i]):
         read_positions(words[i], order)
         gather(x, order, values)
-        if increases(values):
-            return x.size, False
-        if settle(order, values):
-            return x.size, repeats(values)
+        state = DISTINCT if increases(values) else settle(order, values)
+        if state != FAILED:
+            return x.size, state == TIED
     low, high, n_observed = observed_range(bits, flip, inf_key)
     if x.size <= LONGEST:
-        order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
-    else:
-        order_long_row(x, flip, inf_key, low, high, scratch)
-    return n_observed, repeats(values[:n_observed])
+        tied = order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
+        return n_observed, tied
+    return n_observed, order_long_row(x, flip, inf_key, low, high, scratch)
 
 
 @kernel
@@ -444,11 +464,80 @@ def read_positions(words, order):
 
 
 @kernel
-def order_by_cells(x, low, high, flip, n_observed, kind, scratch, order, values):
-    """What :func:`order_segment` does, by even or centred cells; returns whether these served."""
-    layout = make_layout(x.size)
-    if not write_cells(x, low, high, flip, kind, layout.cell_bits, scratch.ends, order):
+def room_for_buckets(size):
+    """Words that the buckets of rows of up to `size` values have room for."""
+    return make_layout(size).n_buckets * PITCH
+
+
+@kernel
+def spread_values(x, low, high, flip, layout, scratch, cells):
+    """Bring the words of a row without NaN, whose keys span [low, high], to buckets of LONGEST_RUN words each.
+
+    The words are in `scratch.words`, the sizes of the buckets in `scratch.counts`; `cells` is working space.
+    Returns whether the buckets are several and have room enough.
+    """
+    if layout.n_buckets == 1:
         return False
+    counts, spread, ends = scratch.counts, scratch.words, scratch.ends
+    ends[0], ends[1] = unsorted_bits(low, flip), unsorted_bits(high, flip)
+    range_ends = ends.view(x.dtype)
+    n_cells = (1 << layout.cell_bits) - 1
+    lowest, highest = float64(range_ends[0]), float64(range_ends[1])
+    cell_map, fits = make_cell_map(x, lowest, highest, n_cells, False)
+    if not fits:
+        return False
+    for b in range(layout.n_buckets):
+        counts[b] = uint32(0)
+    for start in range(0, x.size, _SOME):
+        some = x[start : start + _SOME]
+        of_some = cells[: some.size]
+        map_numbers(some, cell_map, of_some)
+        fill_buckets(of_some, uint32(start), layout, counts, spread)
+    largest = uint32(0)
+    for b in range(layout.n_buckets):
+        largest = max(largest, counts[b])
+    return largest <= LONGEST_RUN
+
+
+@kernel
+def map_numbers(x, cells, goal):
+    """Write the cell of every value; none is NaN, and cells are even."""
+    for j in range(x.size):
+        goal[j] = uint32(int32((float64(x[j]) - cells.low) * cells.outer))
+
+
+@kernel
+def fill_buckets(cells, first, layout, counts, spread):
+    """Bring the words of some `cells`, at positions from `first` on, to their buckets.
+
+    Words beyond a bucket's room overwrite others in it; `counts` goes on.
+    """
+    shift, low_bits = uint32(32 - layout.low_bits), uint64(layout.low_bits)
+    within = uint32(LONGEST_RUN - 1)
+    for j in range(cells.size):
+        cell = cells[j]
+        bucket = uint64(cell) >> low_bits
+        place = counts[bucket]
+        counts[bucket] = place + uint32(1)
+        at = bucket * uint64(PITCH) + uint64(place & within)
+        spread[at] = (cell << shift) | (first + uint32(j))
+
+
+@kernel
+def order_by_cells(x, low, high, flip, n_observed, kind, scratch, order, values):
+    """What :func:`order_segment` does, by even or centred cells; returns what :func:`settle` does."""
+    layout = make_layout(x.size)
+    if kind == ROOMY:
+        if n_observed < x.size or not spread_values(x, low, high, flip, layout, scratch, order):
+            return FAILED
+        sort_spread_words(
+            scratch.sorter, x, layout, scratch.counts, scratch.words, scratch.sorted_words
+        )
+        read_positions(scratch.sorted_words, order)
+        gather(x, order, values)
+        return settle(order, values)
+    if not write_cells(x, low, high, flip, kind, layout.cell_bits, scratch.ends, order):
+        return FAILED
     if not sort_cells(
         scratch.sorter,
         order,
@@ -458,7 +547,7 @@ def order_by_cells(x, low, high, flip, n_observed, kind, scratch, order, values)
         scratch.words,
         scratch.sorted_words,
     ):
-        return False
+        return FAILED
     read_positions(scratch.sorted_words, order)
     gather(x, order[:n_observed], values[:n_observed])
     return settle(order[:n_observed], values[:n_observed])
@@ -466,38 +555,44 @@ def order_by_cells(x, low, high, flip, n_observed, kind, scratch, order, values)
 
 @kernel
 def order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values):
-    """Order of a row, or a part of one, whose observed keys span [low, high], and its values in that order."""
+    """Order of a row, or a part of one, whose observed keys span [low, high], and its values in that order.
+
+    Returns whether values tie.
+    """
     if low == high and n_observed == x.size:
         for r in range(x.size):
             order[r] = uint32(r)
             values[r] = x[r]
-        return
+        return x.size > 1
     kind = scratch.kind
     if kind[1] % _RETRY_EVERY == 0:
-        kind[0] = EVEN
+        kind[0] = ROOMY
     kind[1] += 1
     if x.size > LONGEST:  # a part of a longer row that could not be split
         kind[0] = BITS
     while kind[0] != BITS:
-        if order_by_cells(x, low, high, flip, n_observed, kind[0], scratch, order, values):
-            return
+        state = order_by_cells(x, low, high, flip, n_observed, kind[0], scratch, order, values)
+        if state != FAILED:
+            return state == TIED
         kind[0] += 1
     order_by_bit_cells(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
+    return repeats(values[:n_observed])
 
 
 @kernel
 def order_long_row(x, flip, inf_key, low, high, scratch):
     """Order of a row whose observed keys span [low, high], by way of segments that follow each other in value.
 
-    A segment stays in the cache while it is ordered.
+    A segment stays in the cache while it is ordered. Returns whether values tie: those that do share a segment.
     """
+    tied = False
     starts = np.empty(_N_SPLIT_CELLS + 1, np.int64)
     n_parts = split_row(x, low, high, flip, scratch, starts)
     for k in range(n_parts):
         start, stop = starts[k], starts[k + 1]
         bits, features = scratch.split_bits[start:stop], scratch.features[start:stop]
         part_low, part_high = key_range(bits, flip)
-        order_segment(
+        part_tied = order_segment(
             scratch.split[start:stop],
             bits,
             flip,
@@ -509,11 +604,13 @@ def order_long_row(x, flip, inf_key, low, high, scratch):
             scratch.order[start:stop],
             scratch.values[start:stop],
         )
+        tied = tied or part_tied
         order = scratch.order[start:stop]
         for r in range(order.size):
             order[r] = features[uint64(order[r])]
     for r in range(starts[n_parts], x.size):
         scratch.order[r] = scratch.features[r]
+    return tied
 
 
 @kernel

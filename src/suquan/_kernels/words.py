@@ -16,18 +16,24 @@ from llvmlite import ir
 from numba import carray, int64, types, uint32, uint64
 from numba.extending import intrinsic
 
-from suquan._kernels._jit import Entry, kernel, pointer_to
+from suquan._kernels._jit import Entry, kernel, pointer_to, prefetch, words_at
 from suquan._kernels.networks import make_run_sorter
 
 # Most words that one network sorts, and how many words behind the end of a buffer it may touch.
 LONGEST_RUN = 256
 SLACK = LONGEST_RUN + 16
+# Distance of buckets of a fixed room: no power of two, so that they do not drive each other from the cache.
+PITCH = LONGEST_RUN + 16
 
 # Words that a bucket should hold on average, and the most buckets that the first cache has room for.
 _BUCKET_SIZE = 44
 _MOST_BUCKETS = 1024
 # Bits of a digit where a bucket too large for the networks is sorted digit by digit.
 _DIGIT_BITS = 9
+# Bytes that are fetched at a time.
+_LINE = 64
+# Instead of whether to give up: the words are in buckets already.
+_IS_SPREAD = 2
 # Counters that a sort needs.
 N_COUNTS = 2 * _MOST_BUCKETS + 1
 
@@ -154,6 +160,25 @@ def sort_buckets(spread, layout, starts, gives_up, spare, counts, goal):
 
 
 @kernel
+def sort_spread(spread, n_buckets, sizes, goal, ahead, n_ahead):
+    """Sort the words of buckets that begin at multiples of PITCH and hold `sizes` words, to `goal`.
+
+    Meanwhile `n_ahead` bytes from the pointer `ahead` on are fetched, which will be read next.
+    """
+    place = int64(0)
+    asked = int64(0)
+    for b in range(n_buckets):
+        wanted = (b + 1) * n_ahead // n_buckets
+        while asked < wanted:
+            prefetch(ahead, asked)
+            asked += _LINE
+        size = int64(sizes[b])
+        if size > 0:
+            sort_run(spread, b * PITCH, size, goal, place)
+            place += size
+
+
+@kernel
 def sort_words(words, start, size, layout, gives_up, spare, counts, goal):
     """Sort `size` words from `start` on, to the same places of `goal`; False where it gives up."""
     if size == 0:
@@ -245,10 +270,15 @@ def radix_sort_words(words, spare, counts, n_low_bits):
 def _sort_cells(
     cells, size, n_buckets, cell_bits, position_bits, low_bits, gives_up, counts, spread, goal
 ):
-    """Body of :data:`CELL_SORTER`; see :func:`sort_cells`."""
+    """Body of :data:`CELL_SORTER`; see :func:`sort_cells` and :func:`sort_spread_words`."""
+    counters = carray(counts, (N_COUNTS,))
+    if gives_up == _IS_SPREAD:
+        words = carray(spread, (n_buckets * PITCH + SLACK,))
+        n_ahead = cell_bits
+        sort_spread(words, n_buckets, counters, carray(goal, (size + SLACK,)), cells, n_ahead)
+        return int64(1)
     layout = Layout(n_buckets, cell_bits, position_bits, low_bits)
     row = carray(cells, (size,))
-    counters = carray(counts, (N_COUNTS,))
     words = carray(spread, (size + SLACK,))
     starts = counters[: layout.n_buckets + 1]
     places = counters[layout.n_buckets + 1 :]
@@ -313,3 +343,24 @@ def sort_cells(sorter, cells, layout, gives_up, counts, spread, goal):
         pointer_to(goal, 0),
     )
     return status != 0
+
+
+@kernel
+def sort_spread_words(sorter, x, layout, counts, spread, goal):
+    """Sort the words of the row `x` by the sorter at an address; see :func:`sort_spread`.
+
+    What follows `x` in memory, mostly the next row, is fetched meanwhile.
+    """
+    call_sorter(
+        sorter,
+        words_at(x, x.size),
+        int64(x.size),
+        int64(layout.n_buckets),
+        int64(x.size * x.itemsize),
+        int64(0),
+        int64(0),
+        int64(_IS_SPREAD),
+        pointer_to(counts, 0),
+        pointer_to(spread, 0),
+        pointer_to(goal, 0),
+    )
