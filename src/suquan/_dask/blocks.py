@@ -20,12 +20,12 @@ from typing import Any
 import dask
 import numpy as np
 from sklearn.utils.validation import check_array
-from threadpoolctl import ThreadpoolController
 
 from suquan._dask._common import DaskBlockError, DaskConnectionError, block_name
 from suquan._dask.collections import active_client
 from suquan._dask.journal import Journal
 from suquan.ranking import SampleOperator
+from suquan.solvers._threads import blas, one_blas_thread
 
 # A pass works on so many values of a block at a time, so that their design is small.
 _PART_VALUES = 1 << 22
@@ -379,21 +379,9 @@ def _named(function: Callable, name: str, driver: int, *arguments: Any) -> Any:
 
 
 @cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@cache
 def _limit_worker() -> Any:
     """One BLAS thread in this worker process from now on: Dask's own threads fill the cores."""
-    return _blas().limit(limits=1, user_api="blas")
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """One BLAS thread in this process, for tasks that run in its threads."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
+    return blas().limit(limits=1)
 
 
 @contextmanager

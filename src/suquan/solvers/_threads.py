@@ -24,12 +24,13 @@ _FEW_MULTIPLICATIONS = 4_000_000
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def blas() -> ThreadpoolController:
+    """The BLAS libraries of this process."""
     return ThreadpoolController().select(user_api="blas")
 
 
 def _n_blas_threads() -> int:
-    return max((library.num_threads for library in _blas().lib_controllers), default=1)
+    return max((library.num_threads for library in blas().lib_controllers), default=1)
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def one_blas_thread() -> Iterator[None]:
         return
     _lent.n_threads = _n_blas_threads()
     try:
-        with _blas().limit(limits=1):
+        with blas().limit(limits=1):
             yield
     finally:
         del _lent.n_threads
