@@ -1,11 +1,12 @@
 """The w-step: objectives and optimality against scikit-learn and against first principles."""
 
+import threading
 import warnings
 
 import numpy as np
 import pytest
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from suquan.losses import Logistic, Softmax, Squared
 from suquan.solvers import _gram as gram_module
@@ -502,17 +503,38 @@ def test_fold_weights_are_those_of_the_samples_kept():
         np.testing.assert_allclose(weights.mean(), np.mean(expected, axis=0))
 
 
+def blas_threads():
+    """Number of threads of each BLAS library."""
+    return [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"]
+
+
 def test_blas_has_one_thread_and_gets_the_others_back():
-    from threadpoolctl import threadpool_info
-
-    def counts():
-        return [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"]
-
     with threadpool_limits(2):
-        before = counts()
+        before = blas_threads()
         with one_blas_thread():
             with one_blas_thread():
-                assert set(counts()) == {1}
+                assert set(blas_threads()) == {1}
             assert n_threads(10**9) == max(before)
             assert n_threads(10) == 1
-        assert counts() == before
+        assert blas_threads() == before
+
+
+def test_blas_gets_its_threads_back_from_fits_that_overlap():
+    """The first to begin is the first to end: the other must not leave BLAS on one thread."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def other():
+        with one_blas_thread():
+            begun.set()
+            ended.wait(10)
+
+    with threadpool_limits(2):
+        before = blas_threads()
+        thread = threading.Thread(target=other)
+        with one_blas_thread():
+            thread.start()
+            begun.wait(10)
+        assert set(blas_threads()) == {1}
+        ended.set()
+        thread.join()
+        assert blas_threads() == before

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
@@ -33,6 +34,45 @@ def _n_blas_threads() -> int:
     return max((library.num_threads for library in blas().lib_controllers), default=1)
 
 
+class _OneThread:
+    """BLAS on one thread while any thread wants that; the number before, for those that do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_users = 0
+        self._n_before = 1
+        self._limiter: Any = None
+
+    def enter(self) -> int:
+        """Limit BLAS, and return how many threads it had."""
+        with self._lock:
+            if self._n_users == 0:
+                self._n_before = _n_blas_threads()
+                self._limiter = blas().limit(limits=1)
+            self._n_users += 1
+            return self._n_before
+
+    def leave(self) -> None:
+        """Give BLAS its threads back where nobody else wants it on one."""
+        with self._lock:
+            self._n_users -= 1
+            if self._n_users == 0:
+                _let_any_thread_set_limits()
+                self._limiter.restore_original_limits()
+                _let_any_thread_set_limits()
+
+
+def _let_any_thread_set_limits() -> None:
+    """Undo that threadpoolctl, from version 3.8 on, lets only the first thread that sets a limit do so."""
+    for library in blas().lib_controllers:
+        release = getattr(library, "clear_controlling_thread", None)
+        if release is not None:
+            release(force=True)
+
+
+_one_thread = _OneThread()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """One BLAS thread; products with large matrices are shared by threads of our own.
@@ -43,11 +83,11 @@ def one_blas_thread() -> Iterator[None]:
     if hasattr(_lent, "n_threads"):
         yield
         return
-    _lent.n_threads = _n_blas_threads()
+    _lent.n_threads = _one_thread.enter()
     try:
-        with blas().limit(limits=1):
-            yield
+        yield
     finally:
+        _one_thread.leave()
         del _lent.n_threads
 
 
