@@ -1,6 +1,6 @@
 """Peak memory of whole fits, beyond the input, against the ranks and one float32 design.
 
-NumPy reports its arrays to tracemalloc; the working space of compiled kernels, a few vectors each, is left out.
+NumPy and compiled kernels report their arrays to tracemalloc; the working space of BLAS is left out.
 """
 
 from __future__ import annotations

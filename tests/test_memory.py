@@ -1,6 +1,6 @@
 """Peak memory of a fit: the ranks, one design, a few square matrices, and vectors.
 
-NumPy reports its arrays to tracemalloc; the working space of compiled kernels, a few vectors each, is left out.
+NumPy and compiled kernels report their arrays to tracemalloc; the working space of BLAS is left out.
 """
 
 import tracemalloc

@@ -106,9 +106,8 @@ def on_threads(
         work.pending.clear()  # after an error
         # Those that have not begun never need to: all threads may be busy, with the caller's caller too.
         wait([helper for helper in helpers if not helper.cancel()])
-        work.function = (
-            _nothing  # a helper that never began may keep `work` for a while, but not the data
-        )
+        # A helper that never began may keep `work` for a while, but not the data.
+        work.function = _nothing
 
 
 @cache
