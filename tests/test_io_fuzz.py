@@ -5,6 +5,8 @@ import gzip
 import io
 import random
 from contextlib import suppress
+from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from io_tables import series_matrix, small_table
 
-from suquan.io import Table, TableError, iter_row_blocks, read_labels, read_table, write_table
+from suquan.io import (
+    Table,
+    TableError,
+    _delimited,
+    _text,
+    iter_row_blocks,
+    read_labels,
+    read_table,
+    write_table,
+)
 
 N_MUTANTS = 150
 quick = settings(
@@ -23,11 +34,11 @@ MISSING = {"", "NA", "NaN", "nan", "null", "NULL"}
 
 
 def read_or_refuse(path, **options):
-    """The table or None; at once and in blocks the outcome is the same."""
+    """The table or None; at once, and in blocks from a text read in small parts, the outcome is the same."""
     table = blocks = None
     with suppress(TableError):
         table = read_table(path, **options)
-    with suppress(TableError):
+    with suppress(TableError), mock.patch.object(_delimited, "_part_bytes", return_value=29):
         blocks = list(iter_row_blocks(path, rows_per_block=3, **options))
     assert (table is None) == (blocks is None)
     if table is not None:
@@ -259,3 +270,38 @@ def test_the_small_table_itself_is_read(tmp_path):
     for suffix in ("csv", "gct", "npz", "parquet", "h5ad"):
         write_table(small_table(labels=False), tmp_path / f"t.{suffix}")
         assert read_or_refuse(tmp_path / f"t.{suffix}") is not None
+
+
+CELL = st.text('a"\n,;1 ', max_size=6)
+
+
+@quick
+@given(
+    rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=8),
+    line_end=st.sampled_from(["\n", "\r\n"]),
+    all_quoted=st.booleans(),
+    size=st.integers(1, 20),
+)
+def test_parts_end_where_rows_end(tmp_path, rows, line_end, all_quoted, size):
+    """Split by Python's csv module part by part, the text gives what it gives at once."""
+    quoting = csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=line_end, quoting=quoting).writerows(rows)
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.getvalue().encode())
+    table = _text.TextFile(path, gzipped=False, delimiter=",")
+    with table.open() as file:
+        parts = [bytes(part).decode() for part in table.parts(file, size)]
+    assert "".join(parts) == text.getvalue()
+    split = [row for part in parts for row in csv.reader(io.StringIO(part, newline=""))]
+    assert [tuple(row) for row in split] == rows
+    assert (
+        len(parts) == 1
+        or max(map(len, parts)) < size + max(len(",".join(row)) for row in split) * 3 + 8
+    )
+
+
+def test_quotes_inside_a_cell_are_text():
+    text = _text.TextFile(Path("t.csv"), gzipped=False, delimiter=",")
+    parts = text.parts(io.BytesIO(b'5" pipe,1\n"a\nb",2\nx""y,3\n'), 1)
+    assert [bytes(part) for part in parts] == [b'5" pipe,1\n', b'"a\nb",2\n', b'x""y,3\n']

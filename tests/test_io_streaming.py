@@ -1,13 +1,16 @@
 """Reading and writing in blocks: memory does not grow with the number of samples."""
 
+import gzip
+import io
 import json
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
-from suquan.io import Table, TableWriter, iter_row_blocks, write_table
+from suquan.io import Table, TableWriter, _text, iter_row_blocks, write_table
 from suquan.io._tiles import Tiles
 
 # Growth of the peak memory, in MiB, over a small table of the same kind. (VmHWM, because ru_maxrss begins with
@@ -127,3 +130,23 @@ def test_tiles_turn_a_matrix(heights):
             tiles.add(matrix[start:stop])
         assert np.array_equal(tiles.columns(1, 4), matrix.T[1:4])
         assert np.array_equal(tiles.columns(0, 5), matrix.T)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_files_are_read_in_the_thread_of_the_caller(tmp_path, monkeypatch, name):
+    """A file that a thread of PyArrow's lets go of needs the interpreter, which may have ended by then."""
+    path = tmp_path / name
+    write_table(Table(np.ones((50, 3)), [f"s{i}" for i in range(50)], ["a", "b", "c"]), path)
+    threads = set()
+
+    class Watched(io.BufferedReader):
+        def read(self, *size):
+            threads.add(threading.get_native_id())
+            return super().read(*size)
+
+    def opened(self):
+        return Watched(gzip.open(path) if self.gzipped else io.FileIO(path))
+
+    monkeypatch.setattr(_text.TextFile, "_open", opened)
+    assert sum(block.n_samples for block in iter_row_blocks(path, rows_per_block=7)) == 50
+    assert threads == {threading.get_native_id()}

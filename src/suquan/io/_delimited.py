@@ -5,7 +5,7 @@ column, and it accepts spellings of NaN and infinity that are not wanted here; s
 file is passed over a second time, cell by cell, to name the place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -278,13 +278,16 @@ def iter_blocks(plan: Plan, n_rows: int | None, column_labels: dict) -> Iterator
         if plan.extra_rows:
             for _ in range(plan.extra_rows):
                 file.readline()
-        body = plan.text.body(file)
-        for batch in _open_reader(plan, body, n_rows):
-            if body.quotes and plan.text.quoted and not quotes_checked:
-                check_quotes(plan.text)
-                quotes_checked = True
-            if batch.num_rows:
-                yield _block(plan, batch, labels)
+        block_bytes = _block_bytes(plan.line_bytes, n_rows)
+        parse = _parser(plan, block_bytes)
+        for part in plan.text.parts(file, _part_bytes(plan, block_bytes)):
+            quotes = plan.text.quoted and not quotes_checked and b'"' in bytes(part)
+            for batch in parse(part):
+                if quotes and not quotes_checked:
+                    check_quotes(plan.text)
+                    quotes_checked = True
+                if batch.num_rows:
+                    yield _block(plan, batch, labels)
     column_labels.update({name: label_array(cells) for name, cells in labels.items()})
     absent = plan.label_rows.difference(labels)
     if absent:
@@ -306,32 +309,40 @@ def _located(plan: Plan, arrow) -> Iterator[None]:
         raise TableError(f"{plan.text.path}: cannot be parsed ({one_line(error)})") from error
 
 
-def _open_reader(plan: Plan, body, n_rows: int | None):
-    """PyArrow's streaming reader, with its columns called by their positions."""
+def _parser(plan: Plan, block_bytes: int) -> Callable[[memoryview], Iterator]:
+    """Function that parses the bytes of whole rows into batches with columns called by their positions.
+
+    PyArrow gets memory of its own. A file of ours it would read, and let go of, in its own threads, which need
+    the interpreter for that: Python 3.11 aborts when it ends just then.
+    """
     arrow = require("pyarrow", "io", "reading CSV and TSV files")
     arrow_csv = require("pyarrow.csv", "io", "reading CSV and TSV files")
     number = arrow.string() if plan.label_rows else arrow.float64()
     types = {str(j): number for j in plan.numeric}
     types.update({str(j): arrow.string() for j in [0, *plan.strings]})
-    return arrow_csv.open_csv(
-        body,
-        read_options=arrow_csv.ReadOptions(
-            column_names=[str(j) for j in range(len(plan.header))],
-            use_threads=False,
-            block_size=_block_bytes(plan.line_bytes, n_rows),
-        ),
-        parse_options=arrow_csv.ParseOptions(
-            delimiter=plan.text.delimiter,
-            quote_char='"' if plan.text.quoted else False,
-            newlines_in_values=plan.text.quoted,
-        ),
-        convert_options=arrow_csv.ConvertOptions(
-            column_types=types,
-            include_columns=[str(j) for j in [0, *plan.strings, *plan.numeric]],
-            null_values=list(MISSING),
-            strings_can_be_null=False,
-        ),
+    reading = arrow_csv.ReadOptions(
+        column_names=[str(j) for j in range(len(plan.header))],
+        use_threads=False,
+        block_size=block_bytes,
     )
+    parsing = arrow_csv.ParseOptions(
+        delimiter=plan.text.delimiter,
+        quote_char='"' if plan.text.quoted else False,
+        newlines_in_values=plan.text.quoted,
+    )
+    conversion = arrow_csv.ConvertOptions(
+        column_types=types,
+        include_columns=[str(j) for j in [0, *plan.strings, *plan.numeric]],
+        null_values=list(MISSING),
+        strings_can_be_null=False,
+    )
+
+    def parse(part: memoryview) -> Iterator:
+        memory = arrow.allocate_buffer(len(part))
+        memoryview(memory).cast("B")[:] = part
+        yield from arrow_csv.open_csv(arrow.BufferReader(memory), reading, parsing, conversion)
+
+    return parse
 
 
 def _block_bytes(line_bytes: int, n_rows: int | None) -> int:
@@ -339,6 +350,14 @@ def _block_bytes(line_bytes: int, n_rows: int | None) -> int:
     most = 8 * _budget.VALUES
     wanted = most if n_rows is None else n_rows * line_bytes
     return max(MEGABYTE, 8 * line_bytes, min(wanted, most))
+
+
+def _part_bytes(plan: Plan, block_bytes: int) -> int:
+    """Bytes read at a time: a block, or more where there are so many columns that a parser takes long to make.
+
+    It takes 7 us for a column, as long as to parse 350 bytes.
+    """
+    return max(block_bytes, min(1000 * len(plan.header), 8 * _budget.VALUES))
 
 
 def _block(plan: Plan, batch, labels: dict[str, list[str]]) -> Block:

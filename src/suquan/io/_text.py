@@ -1,17 +1,20 @@
-"""Text tables as files: opening them, their lines and rows with numbers, and the bytes for the parser."""
+"""Text tables as files: opening them, their lines and rows with numbers, and parts of them to parse."""
 
 import csv
 import gzip
-import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import numpy as np
+
 from suquan.io._errors import TableError, file_errors, one_line
 
 BOM = b"\xef\xbb\xbf"
+_NOT_EMPTY = re.compile(rb"[^\r\n]")
 
 
 @dataclass(frozen=True)
@@ -96,44 +99,36 @@ class TextFile:
             if row:
                 yield self.skip + reader.line_num, row
 
-    def body(self, file: BinaryIO) -> "Body":
-        """The opened file as a stream for the parser, up to the end of the table."""
-        return Body(self, file)
+    def parts(self, file: BinaryIO, size: int) -> Iterator[memoryview]:
+        """The opened file up to the end of the table, in parts of whole rows; reads `size` bytes at a time."""
+        rest = b""
+        for read in self._reads(file, size):
+            text = rest + read
+            del read
+            end = self._last_row_end(text)
+            rest = text[end:]
+            if _NOT_EMPTY.search(text, 0, end):
+                yield memoryview(text)[:end]
+        if _NOT_EMPTY.search(rest):
+            yield memoryview(rest)
 
+    def _reads(self, file: BinaryIO, size: int) -> Iterator[bytes]:
+        """What is read at a time: bytes, or whole lines where one of them ends the table."""
+        if self.end is None:
+            yield from iter(lambda: file.read(size), b"")
+            return
+        while lines := file.readlines(size):
+            for i, line in enumerate(lines):
+                if line.startswith(self.end):
+                    yield b"".join(lines[:i])
+                    return
+            yield b"".join(lines)
+        raise self.unfinished()
 
-class Body(io.RawIOBase):
-    """The rest of a text table as bytes; sees whether there are quotes and where the table ends."""
+    def _last_row_end(self, text: bytes) -> int:
+        """Bytes up to the end of the last row that is complete."""
+        if self.quoted and b'"' in text:
+            from suquan._kernels.text import last_row_end
 
-    def __init__(self, text: TextFile, file: BinaryIO):
-        self._text = text
-        self._file = file
-        self._rest = b""
-        self._ended = False
-        self.quotes = False
-
-    def readable(self) -> bool:
-        """Streams of this class can be read."""
-        return True
-
-    def readinto(self, buffer) -> int:
-        """Fill the buffer with the next bytes."""
-        if not self._rest and not self._ended:
-            self._rest = self._next_bytes(len(buffer))
-            self.quotes = self.quotes or b'"' in self._rest
-        part = self._rest[: len(buffer)]
-        self._rest = self._rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-    def _next_bytes(self, size: int) -> bytes:
-        end = self._text.end
-        if end is None:
-            return self._file.read(size)
-        lines = self._file.readlines(size)
-        for i, line in enumerate(lines):
-            if line.startswith(end):
-                self._ended = True
-                return b"".join(lines[:i])
-        if not lines:
-            raise self._text.unfinished()
-        return b"".join(lines)
+            return last_row_end(np.frombuffer(text, np.uint8), ord(self.delimiter))
+        return text.rfind(b"\n") + 1
