@@ -341,6 +341,13 @@ def test_nothing_overflows_or_underflows(op, scale):
         assert_allclose(f, unbounded, rtol=1e-14, atol=1e-323)
 
 
+@pytest.mark.parametrize("smoothness", [0.0, 1e-300, 1e-9, 1.0])
+def test_many_large_blocks_do_not_overflow(smoothness):
+    """Eliminating a block multiplies two numbers by its size: here 1000 to the power 150."""
+    z = (np.arange(300.0)[:, None] - np.linspace(0.0, 0.5, 1000)).ravel()
+    assert minimiser_error(prox_smooth_nondecreasing(z, smoothness), z, smoothness) <= 1e-10
+
+
 @pytest.mark.parametrize("smoothness", [1e15, 1e100, 1e308])
 def test_huge_smoothness_leaves_the_mean(smoothness):
     z = np.linspace(-1.0, 3.0, 50)
@@ -474,7 +481,7 @@ def test_any_blocks_lead_to_the_minimiser(z, smoothness, cuts):
     work.starts[: len(starts)] = starts
     kernels.load(z, 0.0, len(starts) - 1, work)
     n_blocks, passes = kernels.find_blocks(2.0 * smoothness, len(starts) - 1, 0, work)
-    f = kernels.expand(n_blocks, 0.0, work)
+    f = kernels.expand(n_blocks, 0.0, 1.0, work)
     assert minimiser_error(f, z, smoothness) <= 1e-10
     assert passes <= len(z) + 6
     for start, end in itertools.pairwise(work.starts[: n_blocks + 1]):
@@ -487,7 +494,7 @@ def test_shrinkage_of_the_norm_is_that_of_a_second_smoothing(z, smoothness, shif
     work = kernels.make_workspace(len(z))
     kernels.load(z, 0.0, 0, work)
     n_blocks, _ = kernels.find_blocks(2.0 * smoothness, 0, 0, work)
-    f = kernels.expand(n_blocks, shift, work)
+    f = kernels.expand(n_blocks, shift, 1.0, work)
     assert_allclose(kernels.mean_square(n_blocks, shift, work), np.mean(f**2), rtol=1e-12)
     blocks = np.repeat(np.arange(n_blocks), np.diff(work.starts[: n_blocks + 1]))
     member = np.eye(n_blocks)[blocks]

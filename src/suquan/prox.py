@@ -29,7 +29,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 _ROOT_TOL = 1e-13
 # Beyond this the minimiser is constant in floating point; sums of two still do not overflow.
-_LARGEST_KAPPA = 2.0**1000
+_LARGEST_KAPPA = 2.0**500
 _MAX_ROOT_STEPS = 100
 # The guess of the ball's multiplier: Newton steps at most, and the relative step that is close enough.
 _GUESS_STEPS, _GUESS_TOL = 3, 3e-2
@@ -252,8 +252,7 @@ class SmoothNondecreasingProx:
         if self.bounded:
             return self._evaluate_bounded(scaled, smoothness)
         self._evaluate(_kappa(smoothness))
-        f = kernels.expand(self._n_blocks, scaled.mean, self._work)
-        return np.divide(f, scaled.scale, out=f)
+        return kernels.expand(self._n_blocks, scaled.mean, scaled.scale, self._work)
 
     def _evaluate(self, kappa: float) -> None:
         """Find the blocks of the unbounded prox of the loaded vector, from the last ones."""
@@ -285,8 +284,8 @@ class SmoothNondecreasingProx:
             tol = max(_ROOT_TOL * rms, 4.0 * np.finfo(float).eps * scaled.peak)
             inside = theta == scaled.scale and rms <= theta
             if inside or abs(rms - theta) <= tol or high - low <= _ROOT_TOL * high:
-                g = kernels.expand(self._n_blocks, scaled.mean, self._work)
-                return np.divide(g, theta if inside else max(_rms(g), theta), out=g)
+                divisor = theta if inside else max(rms, theta)
+                return kernels.expand(self._n_blocks, scaled.mean, divisor, self._work)
             if rms == 0.0:  # one block of mean 0, as at every smaller θ: the ball does not matter
                 theta = scaled.scale
                 continue

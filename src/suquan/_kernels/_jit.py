@@ -25,6 +25,11 @@ def summing_kernel(function: Callable) -> Callable:
     return _compile(numba.njit, function, nogil=True, fastmath=_REASSOCIATE)
 
 
+def fused_kernel(function: Callable) -> Callable:
+    """Compile as :func:`kernel` does, letting a product and a sum be rounded once, together."""
+    return _compile(numba.njit, function, nogil=True, fastmath={"contract"})
+
+
 @intrinsic
 def widen_vectors(typing_context):
     """Let LLVM use vectors of 512 bits in the kernel that calls this, where the processor has them.

@@ -21,18 +21,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from suquan._kernels._jit import kernel, summing_kernel
+from suquan._kernels._jit import fused_kernel, kernel, summing_kernel, widen_vectors
 
 # A warm start that needs more passes than this is far off: the isotonic start is the better one.
 WARM_PASSES = 5
+_LARGE = 2.0**300
 
 
 class Workspace(NamedTuple):
     """The blocks of the last answer, and scratch that calls share: fresh pages cost more than a pass.
 
     Block b is ``starts[b]:starts[b + 1]``, y sums to ``sums[b]`` on it, its value is ``f[b]``, and
-    ``steps[b]`` is the difference to the next one. ``isotonic_starts, isotonic_sums`` are the same for the
-    isotonic regression of y; ``f_sums`` serves :func:`shrinkage_of_norm`.
+    ``steps[b]`` is the difference to the next one. ``take, weight`` are left by :func:`_eliminate`.
+    ``isotonic_starts, isotonic_sums`` are the blocks of the isotonic regression of y; ``f_sums`` serves
+    :func:`shrinkage_of_norm`.
     """
 
     y: NDArray[np.float64]
@@ -44,15 +46,16 @@ class Workspace(NamedTuple):
     f_sums: NDArray[np.float64]
     f: NDArray[np.float64]
     steps: NDArray[np.float64]
-    mass: NDArray[np.float64]
+    take: NDArray[np.float64]
+    weight: NDArray[np.float64]
 
 
 def make_workspace(p: int) -> Workspace:
     """Allocate for vectors of length p."""
-    y, sums, isotonic_sums, f_sums, f, steps, mass = (np.empty(p) for _ in range(7))
+    y, sums, isotonic_sums, f_sums, f, steps, take, weight = (np.empty(p) for _ in range(8))
     starts, old_starts, isotonic_starts = (np.empty(p + 1, dtype=np.int64) for _ in range(3))
     return Workspace(
-        y, starts, old_starts, sums, isotonic_starts, isotonic_sums, f_sums, f, steps, mass
+        y, starts, old_starts, sums, isotonic_starts, isotonic_sums, f_sums, f, steps, take, weight
     )
 
 
@@ -75,66 +78,117 @@ def _pool_isotonic(y, starts, sums):
     return n_blocks
 
 
-@kernel
-def _fill_sums(y, starts, n_blocks, sums):
-    for b in range(n_blocks):
-        total = 0.0
-        for j in range(starts[b], starts[b + 1]):
-            total += y[j]
-        sums[b] = total
+@fused_kernel
+def _eliminate(kappa, starts, n_blocks, work):
+    """Eliminate the blocks of n_b f_b + κ (2 f_b − f_{b−1} − f_{b+1}) = sums_b from both ends to the middle.
+
+    A block lives on in its neighbour's mass m (row excess), to which it adds κ m / (m + κ): a positive
+    multiple of its own, so that nothing cancels however large κ is. Fills ``take = m / (m + κ)`` and
+    ``weight = 1 / (m + κ)``.
+
+    Written m = P / Q, the fractions need no division on the way from block to block, only multiplications
+    and additions of positive numbers: with D = P + κ Q, the next are P' = n D + κ P and Q' = D.
+    The scale of P and Q is free: both are divided by 1 + κ at each step, and by a power of two when they
+    have grown large. Two independent chains, of the two ends, run side by side.
+    """
+    take, weight = work.take, work.weight
+    last = n_blocks - 1
+    middle = n_blocks // 2
+    unit = 1.0 / (1.0 + kappa)
+    keep = kappa * unit
+    p_up, d_up, p_down, d_down = 0.0, 1.0, 0.0, 1.0
+    for b in range(middle):
+        size, kept = unit * (starts[b + 1] - starts[b]), keep * p_up
+        q_up = unit * d_up
+        p_up, d_up = size * d_up + kept, (size + keep) * d_up + kept
+        inverse = 1.0 / d_up
+        take[b], weight[b] = p_up * inverse, q_up * inverse
+        if d_up > _LARGE:
+            p_up, d_up = p_up / _LARGE, d_up / _LARGE
+        c = last - b
+        if c > middle:
+            size, kept = unit * (starts[c + 1] - starts[c]), keep * p_down
+            q_down = unit * d_down
+            p_down, d_down = size * d_down + kept, (size + keep) * d_down + kept
+            inverse = 1.0 / d_down
+            take[c], weight[c] = p_down * inverse, q_down * inverse
+            if d_down > _LARGE:
+                p_down, d_down = p_down / _LARGE, d_down / _LARGE
+
+
+@fused_kernel
+def _substitute(kappa, starts, n_blocks, sums, work):
+    """Solve for right sides ``sums`` after :func:`_eliminate`, with the same κ and blocks.
+
+    The steps f_{b+1} − f_b come out directly, not as differences of rounded values.
+    """
+    f, steps, take, weight = work.f, work.steps, work.take, work.weight
+    last = n_blocks - 1
+    middle = n_blocks // 2
+    pull = f  # f[b] is written after pull[b] has been read for the last time
+    up = down = share_up = share_down = 0.0
+    for b in range(middle):
+        up = share_up * up + sums[b]
+        share_up = kappa * weight[b]
+        pull[b] = up * weight[b]
+        c = last - b
+        if c > middle:
+            down = share_down * down + sums[c]
+            share_down = kappa * weight[c]
+            pull[c] = down * weight[c]
+    mass = 1.0 * (starts[middle + 1] - starts[middle])
+    if middle > 0:
+        mass += kappa * take[middle - 1]
+    if middle < last:
+        mass += kappa * take[middle + 1]
+    below = above = f[middle] = (share_up * up + share_down * down + sums[middle]) / mass
+    for i in range(1, middle + 1):
+        b, c = middle - i, middle + i
+        step = take[b] * below - pull[b]
+        below -= step
+        steps[b], f[b] = step, below
+        if c <= last:
+            step = pull[c] - take[c] * above
+            above += step
+            steps[c - 1], f[c] = step, above
 
 
 @kernel
 def _solve_blocks(kappa, starts, n_blocks, sums, work):
-    """Solve the tridiagonal system n_b f_b + κ (2 f_b − f_{b−1} − f_{b+1}) = sums_b of the blocks.
+    """Solve the tridiagonal system n_b f_b + κ (2 f_b − f_{b−1} − f_{b+1}) = sums_b of the blocks."""
+    _eliminate(kappa, starts, n_blocks, work)
+    _substitute(kappa, starts, n_blocks, sums, work)
 
-    Elimination from both ends to the middle: two independent chains of divisions run side by side.
-    An eliminated block lives on in its neighbour's ``mass`` and ``pull`` (row excess and right
-    side), to which it adds a positive multiple of its own, so that nothing cancels however large κ
-    is; the steps f_{b+1} − f_b come out directly, not as differences of rounded values.
-    """
-    f, steps, mass = work.f, work.steps, work.mass
-    pull = f  # f[b] is written after pull[b] has been read for the last time
-    last = n_blocks - 1
-    middle = n_blocks // 2
-    m_up, r_up, m_down, r_down = 0.0, 0.0, 0.0, 0.0
-    for b in range(middle):
-        m_up += starts[b + 1] - starts[b]
-        r_up += sums[b]
-        mass[b], pull[b] = m_up, r_up
-        share = kappa / (m_up + kappa)
-        m_up *= share
-        r_up *= share
-        c = last - b
-        if c > middle:
-            m_down += starts[c + 1] - starts[c]
-            r_down += sums[c]
-            mass[c], pull[c] = m_down, r_down
-            share = kappa / (m_down + kappa)
-            m_down *= share
-            r_down *= share
-    m_up += m_down + (starts[middle + 1] - starts[middle])
-    below = above = f[middle] = (r_up + r_down + sums[middle]) / m_up
-    for i in range(1, middle + 1):
-        b, c = middle - i, middle + i
-        steps[b] = (mass[b] * below - pull[b]) * (1.0 / (mass[b] + kappa))
-        below -= steps[b]
-        f[b] = below
-        if c <= last:
-            steps[c - 1] = (pull[c] - mass[c] * above) * (1.0 / (mass[c] + kappa))
-            above += steps[c - 1]
-            f[c] = above
+
+@kernel
+def _are_right(kappa, n_blocks, work):
+    """Whether no free pair decreases and no pooled pair has a positive flux."""
+    starts, steps, f, y = work.starts, work.steps, work.f, work.y
+    falls = False
+    for b in range(n_blocks - 1):
+        falls |= steps[b] < 0.0
+    if falls:
+        return False
+    for b in range(n_blocks):
+        start, end = starts[b], starts[b + 1]
+        if end - start == 1:
+            continue
+        flux = kappa * steps[b - 1] if b > 0 else 0.0
+        for j in range(start, end - 1):
+            flux += f[b] - y[j]
+            if flux > 0.0:
+                return False
+    return True
 
 
 @kernel
 def _split_and_merge(kappa, n_old, work):
     """First update: split pooled pairs with positive flux, pool free pairs that decrease.
 
-    Reads ``old_starts`` and fills ``starts, sums``; returns the number of blocks and whether
-    anything changed.
+    Turns ``starts, sums`` into the new ones and returns the number of blocks.
     """
-    n_blocks, total, changed = 0, 0.0, False
-    work.starts[0] = 0
+    work.old_starts[: n_old + 1] = work.starts[: n_old + 1]
+    n_blocks, total = 0, 0.0
     for b in range(n_old):
         flux = kappa * work.steps[b - 1] if b > 0 else 0.0
         end = work.old_starts[b + 1]
@@ -145,14 +199,12 @@ def _split_and_merge(kappa, n_old, work):
             if inside and flux <= 0.0:
                 continue
             if not inside and b + 1 < n_old and work.steps[b] < 0.0:
-                changed = True
                 continue
-            changed |= inside
             work.sums[n_blocks] = total
             n_blocks += 1
             work.starts[n_blocks] = j + 1
             total = 0.0
-    return n_blocks, changed
+    return n_blocks
 
 
 @kernel
@@ -171,11 +223,13 @@ def _merge(n_blocks, work):
 
 
 @kernel
-def _run_passes(kappa, n_old, work, max_passes):
-    """Run passes from ``old_starts, sums`` until nothing changes: (n_blocks, passes, finished)."""
-    _solve_blocks(kappa, work.old_starts, n_old, work.sums, work)
-    n_blocks, changed = _split_and_merge(kappa, n_old, work)
-    passes = 1
+def _run_passes(kappa, n_blocks, work, max_passes):
+    """Run passes from the blocks of ``starts, sums`` until nothing changes: (n_blocks, passes, finished)."""
+    _solve_blocks(kappa, work.starts, n_blocks, work.sums, work)
+    if _are_right(kappa, n_blocks, work):
+        return n_blocks, 1, True
+    n_blocks = _split_and_merge(kappa, n_blocks, work)
+    passes, changed = 1, True
     while changed and passes < max_passes:
         _solve_blocks(kappa, work.starts, n_blocks, work.sums, work)
         n_merged = _merge(n_blocks, work)
@@ -191,9 +245,15 @@ def load(z, shift, n_warm, work):
 
     The problem is the same for every shift, the rounding is not.
     """
+    y, starts, sums = work.y, work.starts, work.sums
     for j in range(z.shape[0]):
-        work.y[j] = z[j] - shift
-    _fill_sums(work.y, work.starts, n_warm, work.sums)
+        y[j] = z[j] - shift
+    for b in range(n_warm):
+        start = np.uint64(starts[b])
+        total = y[start]
+        for j in range(start + np.uint64(1), np.uint64(starts[b + 1])):
+            total += y[j]
+        sums[b] = total
 
 
 @kernel
@@ -203,8 +263,8 @@ def pool_isotonic(work):
 
 
 @kernel
-def _restart_isotonic(n_isotonic, starts, work):
-    starts[: n_isotonic + 1] = work.isotonic_starts[: n_isotonic + 1]
+def _restart_isotonic(n_isotonic, work):
+    work.starts[: n_isotonic + 1] = work.isotonic_starts[: n_isotonic + 1]
     work.sums[:n_isotonic] = work.isotonic_sums[:n_isotonic]
 
 
@@ -230,65 +290,83 @@ def find_blocks(kappa, n_warm, n_isotonic, work):
     """
     n_blocks, wasted, passes, finished = 0, 0, 0, False
     if n_warm > 0:
-        work.old_starts[: n_warm + 1] = work.starts[: n_warm + 1]
         n_blocks, wasted, finished = _run_passes(kappa, n_warm, work, WARM_PASSES)
     if not finished:
         if n_isotonic == 0:
             n_isotonic = pool_isotonic(work)
-        _restart_isotonic(n_isotonic, work.old_starts, work)
+        _restart_isotonic(n_isotonic, work)
         # One first pass, at most p − 1 that merge, one that changes nothing: p + 1 suffice.
         n_blocks, passes, _ = _run_passes(kappa, n_isotonic, work, work.y.shape[0] + 1)
     return n_blocks, wasted + passes
 
 
 @kernel
-def expand(n_blocks, shift, work):
-    """Vector of shape (p,) that has the blocks' values, plus shift."""
+def expand(n_blocks, shift, divisor, work):
+    """Vector of shape (p,) that has the blocks' values, plus shift, divided by a number."""
+    starts, values = work.starts, work.f
     f = np.empty(work.y.shape[0])
     for b in range(n_blocks):
-        value = work.f[b] + shift
-        for j in range(work.starts[b], work.starts[b + 1]):
+        value = (values[b] + shift) / divisor
+        start = np.uint64(starts[b])
+        f[start] = value
+        for j in range(start + np.uint64(1), np.uint64(starts[b + 1])):
             f[j] = value
     return f
 
 
 @summing_kernel
-def mean_square(n_blocks, shift, work):
-    """Mean square of :func:`expand`'s vector, summed in short stretches: p roundings would not do."""
-    starts, f = work.starts, work.f
+def _weigh(starts, f, shift, sums):
+    """Fill ``sums`` with those of f + shift over the blocks; return Σ sums (f + shift).
+
+    Added up in short stretches: p roundings would not do.
+    """
+    widen_vectors()
     total = 0.0
-    for first in range(0, n_blocks, 256):
+    for first in range(0, f.shape[0], 256):
         part = 0.0
-        for b in range(first, min(first + 256, n_blocks)):
-            part += (starts[b + 1] - starts[b]) * (f[b] + shift) ** 2
+        for i in range(min(256, f.shape[0] - first)):
+            b = np.uint64(first) + np.uint64(i)
+            value = f[b] + shift
+            sums[b] = (starts[b + np.uint64(1)] - starts[b]) * value
+            part += sums[b] * value
         total += part
-    return total / starts[n_blocks]
+    return total
+
+
+@summing_kernel
+def _dot(a, b):
+    widen_vectors()
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@kernel
+def mean_square(n_blocks, shift, work):
+    """Mean square of :func:`expand`'s vector before it is divided; ``f_sums`` gets its sums over the blocks."""
+    norm = _weigh(work.starts, work.f[:n_blocks], shift, work.f_sums)
+    return norm / work.starts[n_blocks]
 
 
 @kernel
 def shrinkage_of_norm(kappa, n_blocks, shift, work):
-    """Return f·g / f·f, where f is :func:`expand`'s vector and g smooths it on its blocks.
+    """Return f·g / f·f, where f is :func:`expand`'s vector before it is divided and g smooths it on its blocks.
 
     g minimises ½‖g − f‖² + (κ/2) Σ_j (g[j+1] − g[j])² over the vectors constant on f's blocks. Keeps the
     blocks and overwrites their values.
     """
-    starts, sums = work.starts, work.f_sums
-    norm = 0.0
-    for b in range(n_blocks):
-        size, value = starts[b + 1] - starts[b], work.f[b] + shift
-        sums[b] = size * value
-        norm += sums[b] * value
-    _solve_blocks(kappa, starts, n_blocks, sums, work)
-    inner = 0.0
-    for b in range(n_blocks):
-        inner += sums[b] * work.f[b]
+    sums = work.f_sums
+    norm = _weigh(work.starts, work.f[:n_blocks], shift, sums)
+    _substitute(kappa, work.starts, n_blocks, sums, work)
+    inner = _dot(sums[:n_blocks], work.f[:n_blocks])
     return inner / norm if norm > 0.0 else 1.0
 
 
 @kernel
 def load_isotonic(n_isotonic, work):
     """Make the blocks of the isotonic regression, and their means, those of ``work``."""
-    _restart_isotonic(n_isotonic, work.starts, work)
+    _restart_isotonic(n_isotonic, work)
     for b in range(n_isotonic):
         work.f[b] = work.sums[b] / (work.starts[b + 1] - work.starts[b])
 
@@ -296,8 +374,7 @@ def load_isotonic(n_isotonic, work):
 @kernel
 def pass_once(kappa, n_blocks, work):
     """Update the blocks of ``work`` once, right or not, and solve on the new ones; return their number."""
-    work.old_starts[: n_blocks + 1] = work.starts[: n_blocks + 1]
-    _solve_blocks(kappa, work.old_starts, n_blocks, work.sums, work)
-    n_blocks, _ = _split_and_merge(kappa, n_blocks, work)
+    _solve_blocks(kappa, work.starts, n_blocks, work.sums, work)
+    n_blocks = _split_and_merge(kappa, n_blocks, work)
     _solve_blocks(kappa, work.starts, n_blocks, work.sums, work)
     return n_blocks
