@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 from numpy.testing import assert_array_equal
 
-from suquan._kernels.networks import comparisons, make_run_sorter
+from suquan._kernels.networks import comparisons, make_run_sorter, merging_comparisons
 from suquan._kernels.words import (
     CELL_SORTER,
     LONGEST_RUN,
@@ -24,15 +24,33 @@ from suquan._kernels.words import (
 def test_the_comparisons_sort_every_sequence_of_zeros_and_ones(size):
     # which, by the 0-1 principle, means that they sort everything
     inputs = np.array(list(itertools.product([0, 1], repeat=size)))
-    for i, j in comparisons(size):
+    assert np.all(np.diff(compared(inputs, comparisons(size)), axis=1) >= 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 8, 12, 16, 24])
+def test_the_merging_comparisons_sort_every_bitonic_sequence_of_zeros_and_ones(size):
+    turns = itertools.combinations_with_replacement(range(size + 1), 2)
+    rising = np.array([[a <= k < b for k in range(size)] for a, b in turns]).astype(int)
+    inputs = np.vstack([rising, 1 - rising])
+    assert np.all(np.diff(compared(inputs, merging_comparisons(size)), axis=1) >= 0)
+
+
+def test_other_sizes_are_not_merged():
+    with pytest.raises(ValueError, match="power of two, or three times one; got 10"):
+        merging_comparisons(10)
+
+
+def compared(inputs, pairs):
+    """The rows of `inputs` after the comparisons."""
+    for i, j in pairs:
         inputs[:, i], inputs[:, j] = (
             np.minimum(inputs[:, i], inputs[:, j]),
             np.maximum(inputs[:, i], inputs[:, j]),
         )
-    assert np.all(np.diff(inputs, axis=1) >= 0)
+    return inputs
 
 
-@pytest.mark.parametrize("n_registers", [1, 2, 3, 5, 6, 8, 16])
+@pytest.mark.parametrize("n_registers", [1, 2, 3, 4, 6, 8, 12, 16])
 def test_a_network_sorts_runs_of_every_size(n_registers):
     network = make_run_sorter(n_registers)
 

@@ -71,6 +71,34 @@ def _merge_range(start: int, size: int, step: int) -> list[tuple[int, int]]:
     return evens + odds + [(i, i + step) for i in neighbours]
 
 
+def merging_comparisons(size: int) -> list[tuple[int, int]]:
+    """Comparisons that sort a bitonic sequence of 2ᵏ or 3·2ᵏ elements.
+
+    At half the length, a quarter, …: after each, one half holds the smaller elements, and both are bitonic.
+    A sequence of 3·2ᵏ that falls and rises is like one of 4·2ᵏ that ends with the largest elements, one that
+    rises and falls like one that begins with the smallest. The first needs comparisons of the first two thirds,
+    the second of the last two; to the other kind, in which these are in order already, they do nothing.
+
+    Examples
+    --------
+    >>> merging_comparisons(4)
+    [(0, 2), (1, 3), (0, 1), (2, 3)]
+    >>> merging_comparisons(3)
+    [(0, 2), (0, 1), (1, 2)]
+    """
+    third = size // 3 if size % 3 == 0 else 0
+    whole = third or size
+    if whole & (whole - 1):
+        raise ValueError(f"size must be a power of two, or three times one; got {size}.")
+    pairs = [(i, i + 2 * third) for i in range(third)]
+    pairs += [(i, i + third) for i in range(2 * third)]
+    distance = whole // 2
+    while distance:
+        pairs += [(i, i + distance) for i in range(size) if i // distance % 2 == 0]
+        distance //= 2
+    return pairs
+
+
 class _Registers:
     """Code for the steps of one network, on registers that are the rows of a matrix; see the module."""
 
@@ -103,16 +131,8 @@ class _Registers:
 
     def merge_columns(self) -> None:
         """Sort every column, given that it is bitonic."""
-        size = len(self.rows)
-        if size & (size - 1):  # halving needs a power of two
-            self.sort_columns()
-            return
-        distance = size // 2
-        while distance:
-            for i in range(size):
-                if not i & distance:
-                    self.compare_rows(i, i + distance)
-            distance //= 2
+        for i, j in merging_comparisons(len(self.rows)):
+            self.compare_rows(i, j)
 
     def fold(self, width: int) -> None:
         """Compare sorted blocks of `width` columns with their right neighbours, taken backwards."""
@@ -198,7 +218,8 @@ def _store_run(builder: Any, rows: list, goal: Any) -> None:
 def make_run_sorter(n_registers: int) -> Callable:
     """Function (words, size, goal) of two pointers that sorts up to 16·n_registers words, at most 256.
 
-    Whatever the size, 16·n_registers words are read, and up to 16 more than that written.
+    The number of registers is a power of two, or three times one. Whatever the size, 16·n_registers words are
+    read, and up to 16 more than that written.
     """
 
     @intrinsic

@@ -43,6 +43,7 @@ _sort_3 = make_run_sorter(3)
 _sort_4 = make_run_sorter(4)
 _sort_6 = make_run_sorter(6)
 _sort_8 = make_run_sorter(8)
+_sort_12 = make_run_sorter(12)
 _sort_16 = make_run_sorter(16)
 
 
@@ -67,6 +68,8 @@ def sort_run(words, start, size, goal, place):
         _sort_6(source, size, target)
     elif size <= 128:
         _sort_8(source, size, target)
+    elif size <= 192:
+        _sort_12(source, size, target)
     else:
         _sort_16(source, size, target)
 
