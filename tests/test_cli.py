@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import suquan
 from suquan.cli import main
 from suquan.cli._app import app, parse_cv
+from suquan.cli._interrupts import interrupts_outside_llvm
 from suquan.cli._output import Output, jsonable, safe
 from suquan.io import Table, read_table, write_table
 
@@ -811,6 +812,48 @@ def test_an_interrupted_normalisation_leaves_no_file(tmp_path):
     assert process.returncode == 130
     assert stderr == "suquan normalize: interrupted\n"
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def interrupted_in_llvm():
+    """Where code of llvmlite led to."""
+    scope = {"__name__": "llvmlite.binding.something", "interrupt": interrupted_here}
+    exec("def call():\n    interrupt()\n    return 'went on'", scope)
+    return scope["call"]()
+
+
+def wait_after(word):
+    assert word == "went on"
+    time.sleep(30.0)
+
+
+def interrupted_here():
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_waits_for_llvm_and_for_nothing_else():
+    """Exceptions in what LLVM calls back are lost."""
+    with pytest.raises(KeyboardInterrupt), interrupts_outside_llvm():
+        interrupted_here()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_in_llvm()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), interrupts_outside_llvm():
+        wait_after(interrupted_in_llvm())
+    assert time.monotonic() < start + 30.0
+    with pytest.raises(KeyboardInterrupt), interrupts_outside_llvm():
+        interrupted_in_llvm()  # and is over before the next try
+    time.sleep(0.2)  # in which none comes
+
+
+def test_ctrl_c_of_others_is_left_alone():
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        with interrupts_outside_llvm():
+            interrupted_here()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.SIGINT]
 
 
 def test_the_demo_does_the_whole_job(tmp_path):

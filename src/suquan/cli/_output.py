@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from suquan.cli._interrupts import interrupts_outside_llvm
+
 INTERRUPTED = 130
 DEBUG = "SUQUAN_DEBUG"
 
@@ -145,8 +147,9 @@ def running(
         # Processes that do single folds stay silent; the fit to all samples speaks for itself.
         os.environ.setdefault("PYTHONWARNINGS", "ignore")
         try:
-            yield output
-            output.finish()
+            with interrupts_outside_llvm():
+                yield output
+                output.finish()
         except KeyboardInterrupt:
             print(f"suquan {command}: interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
