@@ -1,5 +1,8 @@
 import contextlib
 import itertools
+import os
+import subprocess
+import sys
 import warnings
 
 import cvxpy as cp
@@ -555,3 +558,31 @@ def test_bad_vectors_are_refused(op, z, message):
 def test_bad_smoothness_is_refused(op, smoothness):
     with pytest.raises(ValueError, match="smoothness must be a finite number ≥ 0, but is"):
         op([1.0, 2.0], smoothness)
+
+
+PROXES = """
+import numpy as np
+from suquan.prox import SmoothNondecreasingProx
+
+rng = np.random.default_rng(0)
+for bounded in (False, True):
+    prox = SmoothNondecreasingProx(bounded=bounded)
+    for k in range(20):
+        z = 2.0 * np.sort(rng.normal(size=60)) + 0.3 * rng.normal(size=60)
+        print(prox(z, 10.0 ** (k % 6 - 2)).tobytes().hex())
+"""
+
+
+def test_kernels_give_the_same_bits_compiled_and_loaded(tmp_path):
+    found = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", PROXES],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.append(done.stdout)
+    assert list(tmp_path.rglob("*.nbi"))  # the second process had something to load
+    assert found[0] == found[1]

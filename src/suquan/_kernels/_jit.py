@@ -25,9 +25,19 @@ def summing_kernel(function: Callable) -> Callable:
     return _compile(numba.njit, function, nogil=True, fastmath=_REASSOCIATE)
 
 
-def fused_kernel(function: Callable) -> Callable:
-    """Compile as :func:`kernel` does, letting a product and a sum be rounded once, together."""
-    return _compile(numba.njit, function, nogil=True, fastmath={"contract"})
+@intrinsic
+def fma(typing_context, a, b, c):
+    """a·b + c, rounded once.
+
+    Spelled out: a compiler that may choose where to do so chooses otherwise in another copy of the same code,
+    and whether a kernel was compiled or loaded decides which copy runs.
+    """
+    signature = numba.types.float64(numba.types.float64, numba.types.float64, numba.types.float64)
+
+    def generate(context, builder, signature, arguments):
+        return builder.fma(*arguments)
+
+    return signature, generate
 
 
 @intrinsic

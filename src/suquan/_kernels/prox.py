@@ -21,10 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from suquan._kernels._jit import fused_kernel, kernel, summing_kernel, widen_vectors
+from suquan._kernels._jit import fma, kernel
 
 # A warm start that needs more passes than this is far off: the isotonic start is the better one.
 WARM_PASSES = 5
+# Fractions whose terms exceed this are reduced by it.
 _LARGE = 2.0**300
 
 
@@ -78,7 +79,7 @@ def _pool_isotonic(y, starts, sums):
     return n_blocks
 
 
-@fused_kernel
+@kernel
 def _eliminate(kappa, starts, n_blocks, work):
     """Eliminate the blocks of n_b f_b + κ (2 f_b − f_{b−1} − f_{b+1}) = sums_b from both ends to the middle.
 
@@ -100,7 +101,7 @@ def _eliminate(kappa, starts, n_blocks, work):
     for b in range(middle):
         size, kept = unit * (starts[b + 1] - starts[b]), keep * p_up
         q_up = unit * d_up
-        p_up, d_up = size * d_up + kept, (size + keep) * d_up + kept
+        p_up, d_up = fma(size, d_up, kept), fma(size + keep, d_up, kept)
         inverse = 1.0 / d_up
         take[b], weight[b] = p_up * inverse, q_up * inverse
         if d_up > _LARGE:
@@ -109,14 +110,14 @@ def _eliminate(kappa, starts, n_blocks, work):
         if c > middle:
             size, kept = unit * (starts[c + 1] - starts[c]), keep * p_down
             q_down = unit * d_down
-            p_down, d_down = size * d_down + kept, (size + keep) * d_down + kept
+            p_down, d_down = fma(size, d_down, kept), fma(size + keep, d_down, kept)
             inverse = 1.0 / d_down
             take[c], weight[c] = p_down * inverse, q_down * inverse
             if d_down > _LARGE:
                 p_down, d_down = p_down / _LARGE, d_down / _LARGE
 
 
-@fused_kernel
+@kernel
 def _substitute(kappa, starts, n_blocks, sums, work):
     """Solve for right sides ``sums`` after :func:`_eliminate`, with the same κ and blocks.
 
@@ -128,12 +129,12 @@ def _substitute(kappa, starts, n_blocks, sums, work):
     pull = f  # f[b] is written after pull[b] has been read for the last time
     up = down = share_up = share_down = 0.0
     for b in range(middle):
-        up = share_up * up + sums[b]
+        up = fma(share_up, up, sums[b])
         share_up = kappa * weight[b]
         pull[b] = up * weight[b]
         c = last - b
         if c > middle:
-            down = share_down * down + sums[c]
+            down = fma(share_down, down, sums[c])
             share_down = kappa * weight[c]
             pull[c] = down * weight[c]
     mass = 1.0 * (starts[middle + 1] - starts[middle])
@@ -144,11 +145,11 @@ def _substitute(kappa, starts, n_blocks, sums, work):
     below = above = f[middle] = (share_up * up + share_down * down + sums[middle]) / mass
     for i in range(1, middle + 1):
         b, c = middle - i, middle + i
-        step = take[b] * below - pull[b]
+        step = fma(take[b], below, -pull[b])
         below -= step
         steps[b], f[b] = step, below
         if c <= last:
-            step = pull[c] - take[c] * above
+            step = fma(-take[c], above, pull[c])
             above += step
             steps[c - 1], f[c] = step, above
 
@@ -314,31 +315,37 @@ def expand(n_blocks, shift, divisor, work):
     return f
 
 
-@summing_kernel
+@kernel
 def _weigh(starts, f, shift, sums):
-    """Fill ``sums`` with those of f + shift over the blocks; return Σ sums (f + shift).
+    """Fill ``sums`` with those of f + shift over the blocks; return Σ sums (f + shift)."""
+    for b in range(f.shape[0]):
+        sums[b] = (starts[b + 1] - starts[b]) * (f[b] + shift)
+    return _dot(sums[: f.shape[0]], f, shift)
 
-    Added up in short stretches: p roundings would not do.
+
+@kernel
+def _dot(weights, values, shift):
+    """Σ_i weights_i (values_i + shift), summed in stretches: p roundings would not do.
+
+    Eight sums side by side, in an order that is spelled out for the reason that :func:`fma` gives.
     """
-    widen_vectors()
     total = 0.0
-    for first in range(0, f.shape[0], 256):
-        part = 0.0
-        for i in range(min(256, f.shape[0] - first)):
-            b = np.uint64(first) + np.uint64(i)
-            value = f[b] + shift
-            sums[b] = (starts[b + np.uint64(1)] - starts[b]) * value
-            part += sums[b] * value
-        total += part
-    return total
-
-
-@summing_kernel
-def _dot(a, b):
-    widen_vectors()
-    total = 0.0
-    for i in range(a.shape[0]):
-        total += a[i] * b[i]
+    for first in range(0, weights.shape[0], 2048):
+        a, b = weights[first : first + 2048], values[first : first + 2048]
+        even = a.shape[0] // 8 * 8
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+        for i in range(0, even, 8):
+            s0 += a[i] * (b[i] + shift)
+            s1 += a[i + 1] * (b[i + 1] + shift)
+            s2 += a[i + 2] * (b[i + 2] + shift)
+            s3 += a[i + 3] * (b[i + 3] + shift)
+            s4 += a[i + 4] * (b[i + 4] + shift)
+            s5 += a[i + 5] * (b[i + 5] + shift)
+            s6 += a[i + 6] * (b[i + 6] + shift)
+            s7 += a[i + 7] * (b[i + 7] + shift)
+        for i in range(even, a.shape[0]):
+            s0 += a[i] * (b[i] + shift)
+        total += ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
     return total
 
 
@@ -359,7 +366,7 @@ def shrinkage_of_norm(kappa, n_blocks, shift, work):
     sums = work.f_sums
     norm = _weigh(work.starts, work.f[:n_blocks], shift, sums)
     _substitute(kappa, work.starts, n_blocks, sums, work)
-    inner = _dot(sums[:n_blocks], work.f[:n_blocks])
+    inner = _dot(sums[:n_blocks], work.f[:n_blocks], 0.0)
     return inner / norm if norm > 0.0 else 1.0
 
 
