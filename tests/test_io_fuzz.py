@@ -5,7 +5,6 @@ import gzip
 import io
 import random
 from contextlib import suppress
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -301,7 +300,10 @@ def test_parts_end_where_rows_end(tmp_path, rows, line_end, all_quoted, size):
     )
 
 
-def test_quotes_inside_a_cell_are_text():
-    text = _text.TextFile(Path("t.csv"), gzipped=False, delimiter=",")
-    parts = text.parts(io.BytesIO(b'5" pipe,1\n"a\nb",2\nx""y,3\n'), 1)
-    assert [bytes(part) for part in parts] == [b'5" pipe,1\n', b'"a\nb",2\n', b'x""y,3\n']
+def test_quotes_inside_a_cell_are_text(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'5" pipe,1\n"a\nb",2\nx""y,3\n')
+    text = _text.TextFile(path, gzipped=False, delimiter=",")
+    with text.open() as file:
+        parts = [bytes(part) for part in text.parts(file, 1)]
+    assert parts == [b'5" pipe,1\n', b'"a\nb",2\n', b'x""y,3\n']

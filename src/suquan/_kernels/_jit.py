@@ -21,7 +21,7 @@ def kernel(function: Callable) -> Callable:
 
 
 def summing_kernel(function: Callable) -> Callable:
-    """Compile as :func:`kernel` does, letting sums be reordered."""
+    """Compile as :func:`kernel` does, letting sums be reordered; the order need not be that of another copy."""
     return _compile(numba.njit, function, nogil=True, fastmath=_REASSOCIATE)
 
 

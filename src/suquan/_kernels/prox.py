@@ -85,12 +85,7 @@ def _eliminate(kappa, starts, n_blocks, work):
 
     A block lives on in its neighbour's mass m (row excess), to which it adds κ m / (m + κ): a positive
     multiple of its own, so that nothing cancels however large κ is. Fills ``take = m / (m + κ)`` and
-    ``weight = 1 / (m + κ)``.
-
-    Written m = P / Q, the fractions need no division on the way from block to block, only multiplications
-    and additions of positive numbers: with D = P + κ Q, the next are P' = n D + κ P and Q' = D.
-    The scale of P and Q is free: both are divided by 1 + κ at each step, and by a power of two when they
-    have grown large. Two independent chains, of the two ends, run side by side.
+    ``weight = 1 / (m + κ)``. Two independent chains, of the two ends, run side by side.
     """
     take, weight = work.take, work.weight
     last = n_blocks - 1
@@ -99,22 +94,29 @@ def _eliminate(kappa, starts, n_blocks, work):
     keep = kappa * unit
     p_up, d_up, p_down, d_down = 0.0, 1.0, 0.0, 1.0
     for b in range(middle):
-        size, kept = unit * (starts[b + 1] - starts[b]), keep * p_up
-        q_up = unit * d_up
-        p_up, d_up = fma(size, d_up, kept), fma(size + keep, d_up, kept)
-        inverse = 1.0 / d_up
-        take[b], weight[b] = p_up * inverse, q_up * inverse
-        if d_up > _LARGE:
-            p_up, d_up = p_up / _LARGE, d_up / _LARGE
+        size = starts[b + 1] - starts[b]
+        p_up, d_up, take[b], weight[b] = _next_fraction(size, p_up, d_up, unit, keep)
         c = last - b
         if c > middle:
-            size, kept = unit * (starts[c + 1] - starts[c]), keep * p_down
-            q_down = unit * d_down
-            p_down, d_down = fma(size, d_down, kept), fma(size + keep, d_down, kept)
-            inverse = 1.0 / d_down
-            take[c], weight[c] = p_down * inverse, q_down * inverse
-            if d_down > _LARGE:
-                p_down, d_down = p_down / _LARGE, d_down / _LARGE
+            size = starts[c + 1] - starts[c]
+            p_down, d_down, take[c], weight[c] = _next_fraction(size, p_down, d_down, unit, keep)
+
+
+@kernel
+def _next_fraction(size, p, d, unit, keep):
+    """The mass m = P / Q of the next block, of `size` values, as P and D = P + κ Q; P / D and Q / D.
+
+    Without a division on the way from block to block, only products and sums of positive numbers: the next are
+    P' = n D + κ P and Q' = D. The scale of P and Q is free: both are divided by 1 + κ at each step (`unit` is
+    1 / (1 + κ), `keep` κ / (1 + κ)), and by a power of two when they have grown large.
+    """
+    share, kept, q = unit * size, keep * p, unit * d
+    p, d = fma(share, d, kept), fma(share + keep, d, kept)
+    inverse = 1.0 / d
+    take, weight = p * inverse, q * inverse
+    if d > _LARGE:
+        p, d = p / _LARGE, d / _LARGE
+    return p, d, take, weight
 
 
 @kernel

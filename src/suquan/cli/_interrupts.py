@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 _WAIT = 0.05  # seconds until a Ctrl-C that came at the wrong time is tried again
 
@@ -55,7 +54,7 @@ def _interrupt_main_thread() -> None:
         _thread.interrupt_main()
 
 
-def _is_in_llvm(frame: Any) -> bool:
+def _is_in_llvm(frame: FrameType | None) -> bool:
     """Whether `frame` or one that led to it is code of llvmlite."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] == "llvmlite":

@@ -273,7 +273,6 @@ def iter_blocks(plan: Plan, n_rows: int | None, column_labels: dict) -> Iterator
     """Blocks of rows of the file, checked."""
     arrow = require("pyarrow", "io", "reading CSV and TSV files")
     labels: dict[str, list[str]] = {}
-    quotes_checked = False
     with plan.text.open(plan.n_header_lines) as file, _located(plan, arrow):
         if plan.extra_rows:
             for _ in range(plan.extra_rows):
@@ -281,11 +280,7 @@ def iter_blocks(plan: Plan, n_rows: int | None, column_labels: dict) -> Iterator
         block_bytes = _block_bytes(plan.line_bytes, n_rows)
         parse = _parser(plan, block_bytes)
         for part in plan.text.parts(file, _part_bytes(plan, block_bytes)):
-            quotes = plan.text.quoted and not quotes_checked and b'"' in bytes(part)
             for batch in parse(part):
-                if quotes and not quotes_checked:
-                    check_quotes(plan.text)
-                    quotes_checked = True
                 if batch.num_rows:
                     yield _block(plan, batch, labels)
     column_labels.update({name: label_array(cells) for name, cells in labels.items()})
@@ -414,12 +409,6 @@ def _is_not_text(cell: str) -> bool:
 
 
 # ------------------------------------------------------------------------------------- where it goes wrong
-
-
-def check_quotes(text: TextFile) -> None:
-    """Refuse quotes that PyArrow would read past: text after a closing quote, or a quote left open."""
-    for _ in text.rows():
-        pass
 
 
 def find_problem(plan: Plan) -> TableError | None:

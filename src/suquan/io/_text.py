@@ -99,10 +99,22 @@ class TextFile:
             if row:
                 yield self.skip + reader.line_num, row
 
+    def check_quotes(self) -> None:
+        """Refuse quotes that PyArrow would read past: text after a closing quote, or a quote left open."""
+        for _ in self.rows():
+            pass
+
     def parts(self, file: BinaryIO, size: int) -> Iterator[memoryview]:
-        """The opened file up to the end of the table, in parts of whole rows; reads `size` bytes at a time."""
+        """The opened file up to the end of the table, in parts of whole rows; reads `size` bytes at a time.
+
+        A table with quotes is checked as a whole when the first is seen.
+        """
         rest = b""
+        quotes_checked = not self.quoted
         for read in self._reads(file, size):
+            if not quotes_checked and b'"' in read:
+                self.check_quotes()
+                quotes_checked = True
             text = rest + read
             del read
             end = self._last_row_end(text)
@@ -128,6 +140,7 @@ class TextFile:
     def _last_row_end(self, text: bytes) -> int:
         """Bytes up to the end of the last row that is complete."""
         if self.quoted and b'"' in text:
+            # Not at the top: Numba takes a second to load, and most files have no quotes.
             from suquan._kernels.text import last_row_end
 
             return last_row_end(np.frombuffer(text, np.uint8), ord(self.delimiter))
