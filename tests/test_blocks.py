@@ -9,7 +9,13 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import suquan
-from suquan._blocks import _over_blocks, for_each_block, row_blocks, sum_over_blocks
+from suquan._blocks import (
+    ThreadMemory,
+    _over_blocks,
+    for_each_block,
+    row_blocks,
+    sum_over_blocks,
+)
 
 SHAPE = (40, 100_000)
 
@@ -32,12 +38,43 @@ def test_threads_are_kept():
 
 
 def test_blocks_inside_a_block_do_not_wait_for_each_other():
+    def add_start(rows, total):
+        total += rows.start
+
     def inner_sum(_):
-        return sum_over_blocks(lambda rows: np.ones(SHAPE[1]) * rows.start, SHAPE, n_jobs=2)
+        return sum_over_blocks(add_start, SHAPE, n_jobs=2)
 
     totals = for_each_block(inner_sum, SHAPE, n_jobs=2)
     for total in totals:
         assert_array_equal(total, totals[0])
+
+
+def test_vectors_of_a_sum_are_used_again():
+    lent = []
+
+    def add(rows, total):
+        assert not total.any()
+        total += rows.start + 1
+        lent.append(id(total))
+
+    total = sum_over_blocks(add, SHAPE, n_jobs=1)
+    starts = [rows.start + 1 for rows in row_blocks(*SHAPE)]
+    assert_array_equal(total, np.full(SHAPE[1], sum(starts)))
+    assert len(lent) == len(starts)
+    assert len(set(lent)) == 1
+
+
+def test_every_thread_keeps_memory_of_its_own():
+    memory = ThreadMemory(3)
+    ours = memory.get()
+    assert_array_equal(ours, np.zeros(3, np.int64))
+    theirs = []
+    thread = threading.Thread(target=lambda: theirs.extend([memory.get(), memory.get()]))
+    thread.start()
+    thread.join()
+    assert memory.get() is ours
+    assert theirs[0] is theirs[1]
+    assert not np.shares_memory(theirs[0], ours)
 
 
 def test_results_are_let_go_once_they_are_used():

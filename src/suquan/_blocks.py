@@ -6,6 +6,7 @@ Blocks depend on the shape of the data alone, so that sums over blocks are the s
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -129,16 +130,52 @@ def for_each_block(
 
 
 def sum_over_blocks(
-    function: Callable[[slice], np.ndarray], shape: tuple[int, ...], n_jobs: int | None
+    add: Callable[[slice, np.ndarray], None], shape: tuple[int, ...], n_jobs: int | None
 ) -> np.ndarray:
-    """Sum of the vectors of shape (n_features,) that `function` gives for the blocks, added in order.
+    """Sum of what ``add(rows, total)`` adds to vectors of shape (n_features,), one per block, in order.
 
-    The vectors are added as they come: keeping one per block would take much memory where rows are long.
+    A vector is used again once it is added: one per block would take much memory where rows are long, and a
+    fresh one each time as long as the work.
     """
+    used: deque[np.ndarray] = deque()
+
+    def sum_block(rows: slice) -> np.ndarray:
+        try:
+            part = used.pop()
+            part.fill(0.0)
+        except IndexError:
+            part = np.zeros(shape[1])
+        add(rows, part)
+        return part
+
     total = np.zeros(shape[1])
-    for part in _over_blocks(function, shape, n_jobs):
+    for part in _over_blocks(sum_block, shape, n_jobs):
         total += part
+        used.append(part)
     return total
+
+
+class ThreadMemory:
+    """Working memory for kernels, an array of each thread that asks, kept from block to block.
+
+    Where a block is a single long row, fresh memory for each takes longer than ranking it.
+
+    Parameters
+    ----------
+    size : int
+        Integers of 8 bytes, zero at first.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._of_thread = threading.local()
+
+    def get(self) -> np.ndarray:
+        """Memory of the calling thread."""
+        memory = getattr(self._of_thread, "memory", None)
+        if memory is None:
+            memory = self._of_thread.memory = np.zeros(self._size, np.int64)
+        return memory
 
 
 def as_kernel_rows(X: np.ndarray, rows: slice, dtype: np.dtype) -> tuple[np.ndarray, Bits]:

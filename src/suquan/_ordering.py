@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from suquan._blocks import as_kernel_rows
-from suquan._kernels.ranking import SHORT, write_words
+from suquan._blocks import ThreadMemory, as_kernel_rows
+from suquan._kernels.ranking import SHORT, scratch_sizes, write_words
 from suquan._kernels.words import CELL_SORTER
 
 # Values sorted at a time: few enough for the cache, many against the cost of calling a kernel.
@@ -32,29 +32,42 @@ def numpy_sorts_in_vectors() -> bool:
 _LONGEST_FOR_NUMPY = SHORT if numpy_sorts_in_vectors() else 0
 
 
-def kernel_rows(
-    X: np.ndarray, rows: slice, dtype: np.dtype
-) -> Iterator[tuple[slice, tuple[Any, ...]]]:
-    """Slices of the block `rows` of `X`, each with the arguments by which a kernel orders its rows.
+class KernelRows:
+    """The rows of `X` as the kernels that order them want them, block by block, for any number of threads.
 
-    These are the values, their bits, flip and inf_key (see :mod:`suquan._kernels.ranking`), the sorted
-    words, of which there are none if NumPy does not sort rows of this length, and the address of the kernels'
-    own sorter.
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    dtype : dtype
+        What the kernels see: float32, float64 or int64.
     """
-    block, (view, flip, inf_key) = as_kernel_rows(X, rows, dtype)
-    n_rows, n_features = block.shape
-    sorter = CELL_SORTER.address
-    if n_features > _LONGEST_FOR_NUMPY:
-        no_words = np.empty((0, 0), np.uint32)
-        yield rows, (block, block.view(view), flip, inf_key, no_words, sorter)
-        return
-    step = max(1, _ELEMENTS_PER_PART // n_features)
-    words = np.empty((min(step, n_rows), n_features), np.uint32)
-    for start in range(0, n_rows, step):
-        part = block[start : start + step]
-        values: tuple[Any, ...] = part, part.view(view), flip, inf_key
-        sorted_words = words[: len(part)]
-        write_words(*values, sorted_words)
-        sorted_words.sort(axis=1)
-        first = rows.start + start
-        yield slice(first, first + len(part)), (*values, sorted_words, sorter)
+
+    def __init__(self, X: np.ndarray, dtype: np.dtype) -> None:
+        self.X = X
+        self.dtype = np.dtype(dtype)
+        self._memory = ThreadMemory(sum(scratch_sizes(X.shape[1], self.dtype.itemsize)))
+
+    def parts(self, rows: slice) -> Iterator[tuple[slice, tuple[Any, ...]]]:
+        """Slices of the block `rows`, each with the arguments by which a kernel orders its rows.
+
+        These are the values, their bits, flip and inf_key (see :mod:`suquan._kernels.ranking`), the sorted
+        words, of which there are none if NumPy does not sort rows of this length, the address of the kernels'
+        own sorter, and working memory.
+        """
+        block, (view, flip, inf_key) = as_kernel_rows(self.X, rows, self.dtype)
+        n_rows, n_features = block.shape
+        own = CELL_SORTER.address, self._memory.get()
+        if n_features > _LONGEST_FOR_NUMPY:
+            no_words = np.empty((0, 0), np.uint32)
+            yield rows, (block, block.view(view), flip, inf_key, no_words, *own)
+            return
+        step = max(1, _ELEMENTS_PER_PART // n_features)
+        words = np.empty((min(step, n_rows), n_features), np.uint32)
+        for start in range(0, n_rows, step):
+            part = block[start : start + step]
+            values: tuple[Any, ...] = part, part.view(view), flip, inf_key
+            sorted_words = words[: len(part)]
+            write_words(*values, sorted_words)
+            sorted_words.sort(axis=1)
+            first = rows.start + start
+            yield slice(first, first + len(part)), (*values, sorted_words, *own)

@@ -9,12 +9,12 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from suquan._blocks import for_each_block
+from suquan._blocks import ThreadMemory, for_each_block
 from suquan._compat import check_sample_weight, output_container, validate_data
 from suquan._dask._common import as_numpy, is_dask_array
 from suquan._dask.collections import check_row_blocks
 from suquan._kernels import operators
-from suquan._ordering import kernel_rows
+from suquan._ordering import KernelRows
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.ranking import (
     MISSING,
@@ -112,9 +112,15 @@ def _normalize(
     out = np.empty(X.shape, dtype)
     n_observed = np.empty(X.shape[0], np.int64)
 
+    samples = KernelRows(X, dtype)
+    target = f.astype(dtype, copy=False)
+    memory = ThreadMemory(operators.write_size(f.size))
+
     def normalize_block(rows: slice) -> None:
-        for part, values in kernel_rows(X, rows, dtype):
-            operators.normalize_rows(*values, f, TIES[ties], n_observed[part], out[part])
+        for part, values in samples.parts(rows):
+            operators.normalize_rows(
+                *values, f, target, memory.get(), TIES[ties], n_observed[part], out[part]
+            )
 
     for_each_block(normalize_block, X.shape, n_jobs=n_jobs)
     if missing == "error":
@@ -158,10 +164,14 @@ def _learn_and_normalize(
     kept = Kept.inside(out)
     f, n_observed = mean_target(X, kept=kept, **learn)
     masks = code_masks(kept.codes.dtype)
+    target_quantiles = f.astype(out.dtype, copy=False)
+    memory = ThreadMemory(operators.write_size(f.size))
 
     def write_block(rows: slice) -> None:
         operators.write_kept_rows(
             f,
+            target_quantiles,
+            memory.get(),
             kept.codes[rows],
             *masks,
             n_observed[rows],

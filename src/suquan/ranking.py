@@ -9,11 +9,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from suquan._blocks import for_each_block, sum_over_blocks
+from suquan._blocks import ThreadMemory, for_each_block, sum_over_blocks
 from suquan._dask._common import is_dask_array
 from suquan._kernels import operators
 from suquan._kernels.ranking import rank_rows
-from suquan._ordering import kernel_rows
+from suquan._ordering import KernelRows
 
 TIES = {"average": operators.AVERAGE, "first": operators.FIRST, "mean_rank": operators.MEAN_RANK}
 MISSING = ("error", "ignore")
@@ -127,8 +127,10 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
     order = np.empty(X.shape, index_dtype)
     n_observed = np.empty(X.shape[0], np.int64)
 
+    samples = KernelRows(X, dtype)
+
     def rank_block(rows: slice) -> None:
-        for part, values in kernel_rows(X, rows, dtype):
+        for part, values in samples.parts(rows):
             rank_rows(*values, order[part], ranks[part], n_observed[part])
 
     for_each_block(rank_block, X.shape, n_jobs=1)
@@ -213,8 +215,10 @@ class SampleOperator:
         has_ties = np.empty(X.shape[0], np.bool_)
         flag, _ = code_masks(codes.dtype)
 
+        samples = KernelRows(X, kernel_dtype(X.dtype))
+
         def encode_block(rows: slice) -> None:
-            for part, values in kernel_rows(X, rows, kernel_dtype(X.dtype)):
+            for part, values in samples.parts(rows):
                 operators.encode_rows(*values, flag, codes[part], n_observed[part], has_ties[part])
 
         for_each_block(encode_block, X.shape, n_jobs=n_jobs)
@@ -287,9 +291,11 @@ class SampleOperator:
         """
         f = np.ascontiguousarray(f, dtype=np.float64)
         result = np.empty(self.codes.shape, dtype) if out is None else out
+        target = f.astype(result.dtype, copy=False)
+        memory = ThreadMemory(operators.write_size(f.size))
 
         def apply_block(rows: slice) -> None:
-            operators.apply_rows(f, *self._rows(rows), gap, result[rows])
+            operators.apply_rows(f, target, memory.get(), *self._rows(rows), gap, result[rows])
 
         for_each_block(apply_block, self.codes.shape, n_jobs=self.n_jobs)
         return result
@@ -376,9 +382,7 @@ class SampleOperator:
         c = np.ascontiguousarray(c, dtype=np.float64)
         vector = np.ascontiguousarray(vector, dtype=np.float64)
 
-        def sum_block(rows: slice) -> np.ndarray:
-            total = np.zeros(self.n_features)
+        def add_block(rows: slice, total: np.ndarray) -> None:
             sum_rows(c[rows], vector, *self._rows(rows), total)
-            return total
 
-        return sum_over_blocks(sum_block, self.codes.shape, n_jobs=self.n_jobs)
+        return sum_over_blocks(add_block, self.codes.shape, n_jobs=self.n_jobs)

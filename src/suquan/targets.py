@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._kernels import operators
-from suquan._ordering import kernel_rows
+from suquan._ordering import KernelRows
 from suquan.ranking import code_dtype, code_masks, kernel_dtype, raise_missing
 
 LEARNED = ("median", "mean", "approximate_median")
@@ -250,8 +251,10 @@ def sort_samples(X: np.ndarray, *, n_jobs: int | None = None) -> tuple[np.ndarra
     ordered = np.empty(X.shape, dtype)
     n_observed = np.empty(X.shape[0], np.int64)
 
+    samples = KernelRows(X, dtype)
+
     def sort_block(rows: slice) -> None:
-        for part, values in kernel_rows(X, rows, dtype):
+        for part, values in samples.parts(rows):
             operators.sort_rows(*values, n_observed[part], ordered[part])
 
     for_each_block(sort_block, X.shape, n_jobs=n_jobs)
@@ -300,10 +303,10 @@ def mean_target(
 
     codes, has_ties = kept if kept is not None else Kept.nowhere(X.shape)
     flag, _ = code_masks(codes.dtype)
+    samples = KernelRows(X, dtype)
 
-    def sum_block(rows: slice, scale: float = 1.0) -> np.ndarray:
-        total = np.zeros(X.shape[1])
-        for part, values in kernel_rows(X, rows, dtype):
+    def add_block(rows: slice, total: np.ndarray, scale: float = 1.0) -> None:
+        for part, values in samples.parts(rows):
             operators.sum_sorted_rows(
                 *values,
                 weights[part] * scale,
@@ -313,17 +316,17 @@ def mean_target(
                 codes[part],
                 total,
             )
-        return total
 
     with np.errstate(over="ignore", invalid="ignore"):
-        total = sum_over_blocks(sum_block, X.shape, n_jobs=n_jobs)
+        total = sum_over_blocks(add_block, X.shape, n_jobs=n_jobs)
     if missing == "error":
         raise_missing(X, n_observed, feature_names)
     weight = _usable_weights(sample_weight, n_observed).sum()
     with np.errstate(over="ignore", invalid="ignore"):
         f = total / weight
         if not np.all(np.isfinite(f)):  # the sum overflowed, or the data are infinite
-            f = sum_over_blocks(lambda rows: sum_block(rows, 1.0 / weight), X.shape, n_jobs=n_jobs)
+            add_scaled = partial(add_block, scale=1.0 / weight)
+            f = sum_over_blocks(add_scaled, X.shape, n_jobs=n_jobs)
     return _finite_target(f, "mean"), n_observed
 
 

@@ -243,9 +243,9 @@ def encode_row(order, values, n_observed, has_ties, flag, code):
 
 
 @kernel
-def encode_rows(X, bits, flip, inf_key, words, sorter, flag, codes, n_observed, has_ties):
+def encode_rows(X, bits, flip, inf_key, words, sorter, memory, flag, codes, n_observed, has_ties):
     """Rank every row of `X` into code rows."""
-    scratch = make_scratch(X, bits, sorter)
+    scratch = make_scratch(X, bits, sorter, memory)
     for i in range(X.shape[0]):
         m, tied = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
         n_observed[i], has_ties[i] = m, tied
@@ -262,17 +262,22 @@ class WriteScratch(NamedTuple):
 
 
 @kernel
-def make_write_scratch(f, out):
-    """Working space for rows of the target's length."""
-    goal = np.empty(f.size, out.dtype)
-    for r in range(f.size):
-        goal[r] = f[r]
-    is_narrow = f.size <= _NARROW
+def write_size(n_features):
+    """Numbers of 8 bytes in the memory that :func:`make_write_scratch` takes."""
+    return n_features + n_features // 2 + 1
+
+
+@kernel
+def make_write_scratch(target, memory):
+    """Working space in `memory`, an array of int64; `target` is f in the type of the result."""
+    n_features = target.size
+    places = memory[n_features:]
+    is_narrow = n_features <= _NARROW
     return WriteScratch(
-        goal,
-        np.empty(f.size, np.float64),
-        np.empty(f.size if is_narrow else 1, np.uint16),
-        np.empty(1 if is_narrow else f.size, np.uint32),
+        target,
+        memory[:n_features].view(np.float64),
+        places.view(np.uint16)[: n_features if is_narrow else 0],
+        places.view(np.uint32)[: 0 if is_narrow else n_features],
     )
 
 
@@ -332,18 +337,23 @@ def scatter_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, ou
 
 
 @kernel
-def apply_rows(f, codes, flag, mask, n_observed, has_ties, rule, gap, out):
-    """Rows T_i f of coded samples."""
-    scratch = make_write_scratch(f, out)
+def apply_rows(f, target, memory, codes, flag, mask, n_observed, has_ties, rule, gap, out):
+    """Rows T_i f of coded samples; `target` is f in the type of `out`."""
+    scratch = make_write_scratch(target, memory)
     for i in range(codes.shape[0]):
         write_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, gap, scratch, out[i])
 
 
 @kernel
-def normalize_rows(X, bits, flip, inf_key, words, sorter, f, rule, n_observed, out):
-    """Rank each row of `X` and write T_i f straight to `out`; NaN stays NaN."""
-    scratch = make_scratch(X, bits, sorter)
-    writing = make_write_scratch(f, out)
+def normalize_rows(
+    X, bits, flip, inf_key, words, sorter, memory, f, target, write_memory, rule, n_observed, out
+):
+    """Rank each row of `X` and write T_i f straight to `out`; NaN stays NaN.
+
+    `target` is f in the type of `out`.
+    """
+    scratch = make_scratch(X, bits, sorter, memory)
+    writing = make_write_scratch(target, write_memory)
     code = scratch.order  # which is made into a code row
     for i in range(X.shape[0]):
         m, tied = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
@@ -366,9 +376,9 @@ def quantiles_row(values, n_observed, out):
 
 
 @kernel
-def sort_rows(X, bits, flip, inf_key, words, sorter, n_observed, out):
+def sort_rows(X, bits, flip, inf_key, words, sorter, memory, n_observed, out):
     """Sorted rows of `X` (interpolated quantiles of rows with NaN)."""
-    scratch = make_scratch(X, bits, sorter)
+    scratch = make_scratch(X, bits, sorter, memory)
     for i in range(X.shape[0]):
         n_observed[i], _ = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
         if n_observed[i] > 0:
@@ -377,13 +387,13 @@ def sort_rows(X, bits, flip, inf_key, words, sorter, n_observed, out):
 
 @kernel
 def sum_sorted_rows(
-    X, bits, flip, inf_key, words, sorter, weights, n_observed, has_ties, flag, kept, total
+    X, bits, flip, inf_key, words, sorter, memory, weights, n_observed, has_ties, flag, kept, total
 ):
     """Add the weighted sorted rows of `X` to `total`, and keep their ranking unless `kept` is empty.
 
     Rows with no observed value add nothing.
     """
-    scratch = make_scratch(X, bits, sorter)
+    scratch = make_scratch(X, bits, sorter, memory)
     row = np.empty(X.shape[1], np.float64)
     narrow = np.empty(min(X.shape[1], _NARROW), np.uint16)
     for i in range(X.shape[0]):
@@ -414,9 +424,12 @@ def keep_row(order, values, n_observed, has_ties, flag, narrow, kept):
 
 
 @kernel
-def write_kept_rows(f, kept, flag, mask, n_observed, has_ties, rule, out):
-    """Rows T_i f where :func:`keep_row` left `kept` inside the memory of `out`; NaN stays NaN."""
-    scratch = make_write_scratch(f, out)
+def write_kept_rows(f, target, memory, kept, flag, mask, n_observed, has_ties, rule, out):
+    """Rows T_i f where :func:`keep_row` left `kept` inside the memory of `out`; NaN stays NaN.
+
+    `target` is f in the type of `out`.
+    """
+    scratch = make_write_scratch(target, memory)
     for i in range(out.shape[0]):
         row, goal = kept[i], out[i]
         if has_ties[i] or n_observed[i] < goal.size:

@@ -40,10 +40,12 @@ _LOW = uint64(0xFFFFFFFF)
 _HALF = uint64(32)
 _GAP = int64(1 << 32)
 
-# Longest row that NumPy sorts, in words that leave 21 bits for the cell.
-SHORT = 2048
-# Longest row whose cells are sorted; longer ones are split.
+# Longest row that NumPy sorts, in words that leave 23 bits for the cell.
+SHORT = 512
+# Longest row whose cells are sorted in every way; its places fit 16 bits. Longer ones are split, but up to the
+# second length only where buckets of a fixed room did not do.
 LONGEST = 65536
+_LONGEST_UNSPLIT = 262144
 # Kinds of cells: evenly spread, in buckets of a fixed room at first; with a centre of more cells; from the bits
 # of the values.
 ROOMY, EVEN, CENTRED, BITS = 0, 1, 2, 3
@@ -57,6 +59,8 @@ _RETRY_EVERY = 16
 _STRETCH = 64
 # Values of a row that are looked at to find where most of them lie.
 _N_LOOKS = 32
+# Integers of 8 bytes for what is known of the rows before, and for the ends of a range.
+_N_KNOWN = 5
 # Cells by which a long row is split, and what its parts should hold.
 _N_SPLIT_CELLS = 4096
 _PART = 32768
@@ -356,36 +360,71 @@ class Scratch(NamedTuple):
     """Working space for rows of one length, used by one thread, and the order of the last of them."""
 
     sorter: int  # address of the sorter of cells
+    kind: np.ndarray  # int64: the kind of cells to start with, and rows since it was set back
+    splits: np.ndarray  # int64: rows to be split before another one is tried as it is
+    ends: np.ndarray  # two values as bits
+    counts: np.ndarray  # uint32, for the buckets
     order: np.ndarray  # uint32
     values: np.ndarray  # of the row in that order
-    kind: np.ndarray  # int64: the kind of cells to start with, and rows since it was set back
-    ends: np.ndarray  # two values as bits
     words: np.ndarray  # uint32
     sorted_words: np.ndarray  # uint32
-    counts: np.ndarray  # uint32, for the buckets
     split_bits: np.ndarray  # a long row in segments, as bits
     split: np.ndarray  # and as values
     features: np.ndarray  # uint32: where these come from
 
 
 @kernel
-def make_scratch(X, bits, sorter):
-    """Working space for the rows of `X`; `sorter` is the address of the sorter of cells."""
-    n_features = X.shape[1]
+def scratch_sizes(n_features, item_size):
+    """What the parts of the memory of a :class:`Scratch` hold, in numbers of 8 bytes.
+
+    First what is known of the rows before (which is zero at first), then arrays as they stand there, from the
+    counts on.
+    """
     n_split = n_features if n_features > LONGEST else 0
-    split_bits = np.empty(n_split, bits.dtype)
+    n_unsplit = n_features if n_features <= _LONGEST_UNSPLIT else LONGEST
+    n_words = max(n_features, room_for_buckets(n_unsplit))
+    return (
+        _N_KNOWN,
+        N_COUNTS // 2 + 1,
+        n_features // 2 + 1,
+        n_features * item_size // 8 + 1,
+        (n_words + SLACK) // 2 + 1,
+        (n_unsplit + SLACK) // 2 + 1,
+        n_split * item_size // 8 + 1,
+        n_split // 2 + 1,
+    )
+
+
+@kernel
+def part_of(memory, sizes, k):
+    """The k-th of consecutive parts of `memory`."""
+    start = 0
+    for i in range(k):
+        start += sizes[i]
+    return memory[start : start + sizes[k]]
+
+
+@kernel
+def make_scratch(X, bits, sorter, memory):
+    """Working space for the rows of `X` in `memory`, an array of int64; `sorter` is an address."""
+    n_features = X.shape[1]
+    sizes = scratch_sizes(n_features, X.itemsize)
+    n_split = n_features if n_features > LONGEST else 0
+    known = part_of(memory, sizes, 0)
+    split_bits = part_of(memory, sizes, 6).view(bits.dtype)[:n_split]
     return Scratch(
         sorter,
-        np.empty(n_features, np.uint32),
-        np.empty(n_features, X.dtype),
-        np.zeros(2, np.int64),
-        np.empty(2, bits.dtype),
-        np.empty(max(n_features, room_for_buckets(min(n_features, LONGEST))) + SLACK, np.uint32),
-        np.empty(min(n_features, LONGEST) + SLACK, np.uint32),
-        np.empty(N_COUNTS, np.uint32),
+        known[:2],
+        known[2:3],
+        known[3:].view(bits.dtype)[:2],
+        part_of(memory, sizes, 1).view(np.uint32),
+        part_of(memory, sizes, 2).view(np.uint32)[:n_features],
+        part_of(memory, sizes, 3).view(X.dtype)[:n_features],
+        part_of(memory, sizes, 4).view(np.uint32),
+        part_of(memory, sizes, 5).view(np.uint32),
         split_bits,
         split_bits.view(X.dtype),
-        np.empty(n_split, np.uint32),
+        part_of(memory, sizes, 7).view(np.uint32)[:n_split],
     )
 
 
@@ -444,6 +483,9 @@ def order_row(x, bits, flip, inf_key, words, i, scratch):
     if x.size <= LONGEST:
         tied = order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
         return n_observed, tied
+    state = order_unsplit(x, low, high, flip, n_observed, scratch)
+    if state != FAILED:
+        return n_observed, state == TIED
     return n_observed, order_long_row(x, flip, inf_key, low, high, scratch)
 
 
@@ -580,6 +622,22 @@ def order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order,
 
 
 @kernel
+def order_unsplit(x, low, high, flip, n_observed, scratch):
+    """What :func:`order_by_cells` does, for rows of any length; after a failure some are not tried."""
+    wait = scratch.splits
+    if x.size > _LONGEST_UNSPLIT:
+        return FAILED
+    if wait[0] > 0:
+        wait[0] -= 1
+        return FAILED
+    order, values = scratch.order, scratch.values
+    state = order_by_cells(x, low, high, flip, n_observed, ROOMY, scratch, order, values)
+    if state == FAILED:
+        wait[0] = _RETRY_EVERY - 1
+    return state
+
+
+@kernel
 def order_long_row(x, flip, inf_key, low, high, scratch):
     """Order of a row whose observed keys span [low, high], by way of segments that follow each other in value.
 
@@ -678,9 +736,9 @@ def invert(order, narrow, places):
 
 
 @kernel
-def rank_rows(X, bits, flip, inf_key, words, sorter, order, ranks, n_observed):
+def rank_rows(X, bits, flip, inf_key, words, sorter, memory, order, ranks, n_observed):
     """Order of every row of `X` and its inverse; counts of the values that are not NaN."""
-    scratch = make_scratch(X, bits, sorter)
+    scratch = make_scratch(X, bits, sorter, memory)
     narrow = np.empty(min(X.shape[1], LONGEST), np.uint16)
     for i in range(X.shape[0]):
         n_observed[i], _ = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)

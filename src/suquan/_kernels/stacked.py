@@ -16,6 +16,7 @@ from suquan._kernels.operators import (
     fold_to_knots,
     make_write_scratch,
     write_row,
+    write_size,
 )
 
 
@@ -45,7 +46,7 @@ def stacked_scores(f, W, first, vector, place, samples, out):
     """
     codes, flag, mask, n_observed, has_ties, rule = samples
     row = np.empty(f.size, np.float64)
-    scratch = make_write_scratch(f, row)
+    scratch = make_write_scratch(f, np.empty(write_size(f.size), np.int64))
     for i in range(codes.shape[0]):
         if first[i] == first[i + 1]:
             continue

@@ -25,9 +25,9 @@ SLACK = LONGEST_RUN + 16
 # Distance of buckets of a fixed room: no power of two, so that they do not drive each other from the cache.
 PITCH = LONGEST_RUN + 16
 
-# Words that a bucket should hold on average, and the most buckets that the first cache has room for.
+# Words that a bucket should hold on average, and the most buckets: their ends still fit the second cache.
 _BUCKET_SIZE = 44
-_MOST_BUCKETS = 1024
+_MOST_BUCKETS = 8192
 # Bits of a digit where a bucket too large for the networks is sorted digit by digit.
 _DIGIT_BITS = 9
 # Bytes that are fetched at a time.
@@ -94,7 +94,7 @@ def count_position_bits(size):
 
 @kernel
 def make_layout(size):
-    """Bits for rows of `size` values, at most 65,536."""
+    """Bits for rows of `size` values, at most 262,144."""
     position_bits = count_position_bits(size)
     bucket_bits = 0
     if size > LONGEST_RUN:
