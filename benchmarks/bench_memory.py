@@ -1,4 +1,4 @@
-"""Peak memory of whole fits, beyond the input, against the ranks and one float32 design.
+"""Peak memory of whole fits, beyond the input, against the ranks, one float32 design and the smaller square.
 
 NumPy and compiled kernels report their arrays to tracemalloc; the working space of BLAS is left out.
 """
@@ -18,9 +18,12 @@ from suquan.linear_model import METHODS
 
 SHAPES = (
     ("values", 225, 22_283),
+    ("values", 400, 2_000),
     ("values", 1_000, 3_100),
+    ("values", 2_000, 3_000),
     ("values", 10_000, 1_024),
     ("pictures", 10_000, 1_024),
+    ("values", 20_000, 500),
 )
 QUICK_SHAPES = (("values", 60, 500), ("pictures", 400, 100))
 ALPHAS_PER_FEATURE = (1e-6, 1e-3)
@@ -60,6 +63,8 @@ def rows_of_shape(kind: str, n_samples: int, n_features: int) -> list[dict]:
             peak_megabytes(SuquanClassifier(method, alpha=alpha * n_features, random_state=0), X, y)
             for alpha in ALPHAS_PER_FEATURE
         )
+        arrays = ranks + (4 * X.size + 8 * side**2) / 1e6
+        vectors = (peak - arrays) * 1e6 / (8 * (n_samples + n_features))
         rows.append(
             {
                 "samples": f"{n_samples:,}×{n_features:,} {kind}",
@@ -68,7 +73,8 @@ def rows_of_shape(kind: str, n_samples: int, n_features: int) -> list[dict]:
                 "ranks, MB": ranks,
                 "float32 design, MB": 4 * X.size / 1e6,
                 "n×n or p×p, MB": 8 * side**2 / 1e6,
-                "peak over their sum": peak / (ranks + (4 * X.size + 8 * side**2) / 1e6),
+                "peak over their sum": peak / arrays,
+                "beyond it, vectors of n + p": max(vectors, 0.0),
             }
         )
         print(f"  {n_samples} x {n_features} {kind}: {method} {peak:.1f} MB", flush=True)

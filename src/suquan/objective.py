@@ -18,7 +18,7 @@ from suquan.ranking import SampleOperator
 from suquan.targets import knot_positions, read_at_grid
 
 # Up to this many entries designs are kept in float64; larger ones in float32, to save memory and time.
-_FLOAT64_ENTRIES = 1 << 20
+_FLOAT64_ENTRIES = 1 << 16
 # Parts of the samples that are normalised at a time where the whole design is not kept.
 _PARTS = 3
 

@@ -133,5 +133,5 @@ class CentredProducts:
 
 def _offsets_are_large(A: Array, means: Array) -> bool:
     """Whether some column lies further from 0 than 30 times its spread, judged on a few rows."""
-    some = A[:: max(1, len(A) // 256)].astype(np.float64)
+    some = A[:: max(1, len(A) // 64)].astype(np.float64)
     return bool(np.any(np.abs(means) > 30.0 * some.std(axis=0) + 1e-30))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from suquan._blocks import on_threads
 from suquan.losses import Softmax
 from suquan.objective import NormalizedSamples
 from suquan.solvers._algebra import (
@@ -22,12 +24,14 @@ from suquan.solvers._fits import LinearFit, negligible, null_intercept, sum_to_z
 from suquan.solvers._gram_folds import DualBatch, solve_folds
 from suquan.solvers._newton_cg import PrimalSolver
 from suquan.solvers._products import add_column_products, column_means
-from suquan.solvers._threads import LARGE_FACTOR, few_threads
+from suquan.solvers._threads import LARGE_FACTOR, few_threads, n_threads, one_blas_thread
 
 # Relative rounding of a float32 Gram matrix, entry (i, j) against ‖A_i‖ ‖A_j‖ (measured: ≤ 1.5e-7, rms ≤ 2e-8).
 _GRAM_ROUNDING = 1e-7
 _CHEAP_PRODUCTS = 1e8
 _MOST_FOLDS = 32  # that run in lockstep; all of them, one per sample, would take much memory
+# Entries of products that threads of our own may make, each over columns of its own.
+_SMALL_PRODUCT = 512**2
 _BLOCK_ENTRIES = 1 << 16  # of the design, at least, that are centred or made float64 at a time
 
 
@@ -84,6 +88,10 @@ class GramSolver:
 
     def complete(self, fits: list[LinearFit], alphas: Sequence[float]) -> list[LinearFit]:
         """Add w, and move b from the centred design to the one given."""
+        with one_blas_thread():
+            return self._complete(fits, alphas)
+
+    def _complete(self, fits: list[LinearFit], alphas: Sequence[float]) -> list[LinearFit]:
         duals = np.concatenate([fit.dual for fit in fits])
         coefs: MaybeArray = None
         if self.A is None:
@@ -347,17 +355,30 @@ def _gram(
                     held[k] -= shift.astype(dtype)
         first, second = (parts[k] for k in pair)
         rows, others = (held[k] for k in pair)
-        for columns in _column_blocks(A.shape, len(parts), np.dtype(dtype).itemsize):
-            left, right = rows[:, columns], others[:, columns]
-            if not in_place:
-                origin = shift[columns].astype(dtype)
-                left = np.subtract(left, origin, dtype=dtype)
-                right = left if others is rows else np.subtract(right, origin, dtype=dtype)
-            G[first, second] += left @ right.T
+        product = partial(_shifted_product, rows, others, None if in_place else shift, dtype)
+        blocks = list(_column_blocks(A.shape, len(parts), np.dtype(dtype).itemsize))
+        # Few rows are shared out block by block: BLAS's threads gain little, and would go on waiting for work.
+        # Not those that are copied to a wider type, which takes memory.
+        most = _SMALL_PRODUCT if A.dtype == dtype else 0
+        with few_threads(len(rows) * len(others), most) as is_ours:
+            n_workers = n_threads(rows.size * len(others)) if is_ours else 1
+            for P in on_threads(product, blocks, n_workers):
+                G[first, second] += P
+                del P  # before the next one is made
         if others is not rows:
             G[second, first] = G[first, second].T
-        del rows, others, left, right
+        del rows, others, product
     return G
+
+
+def _shifted_product(rows: Array, others: Array, shift: MaybeArray, dtype, columns: slice) -> Array:
+    """(rows − shift)(others − shift)ᵀ over a block of columns; without a shift they are as they should be."""
+    left, right = rows[:, columns], others[:, columns]
+    if shift is not None:
+        origin = shift[columns].astype(dtype)
+        left = np.subtract(left, origin, dtype=dtype)
+        right = left if others is rows else np.subtract(right, origin, dtype=dtype)
+    return left @ right.T
 
 
 def _pairs(n_parts: int) -> list[tuple[int, int]]:

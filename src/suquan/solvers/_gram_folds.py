@@ -134,10 +134,11 @@ class FoldInverse:
         G[np.diag_indices_from(G)] = diagonal
 
     def _corner(self, rows: Array) -> Any:
-        """Factor of the inverse at some samples."""
+        """Factor of the inverse at some samples; kept in float32, as all folds together have many entries."""
         corner = self.batch.G[np.ix_(rows, rows)]  # right above its diagonal
         corner[np.diag_indices_from(corner)] = self.diagonal[rows]
-        return cho_factor(corner, overwrite_a=True, check_finite=False)
+        factor, lower = cho_factor(corner, overwrite_a=True, check_finite=False)
+        return factor.astype(np.float32), lower
 
     def _inverse_product(self, Q: Array) -> Array:
         """Inverse of the system of all samples times every row of Q."""

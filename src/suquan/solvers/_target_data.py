@@ -14,7 +14,7 @@ from suquan.solvers._target_rows import Rows
 
 _NEGLIGIBLE = 1e-18  # a loss at which the intercept need not be refined
 # At least, of the matrix of rows that the Hessian is summed over at a time.
-_CHUNK_ENTRIES = 1 << 18
+_CHUNK_ENTRIES = 1 << 17
 # Rows that are summed over blocks of columns at a time, and entries of such sums, at least.
 _BLOCK_ROWS, _BLOCK_ENTRIES = 128, 1 << 16
 
@@ -145,6 +145,7 @@ class Data:
             X[:, self.K :] = self.shifts[rows]
             Z = self.root(u, samples)[0](X)
             total += Z.T @ Z
+            del D, X, Z  # before the next ones are made
         return total
 
     def block_hessian(self, u, starts):
@@ -161,6 +162,7 @@ class Data:
             D -= np.outer(self.row_means[rows], np.diff(bounds))
             Z = self.root(u, samples)[0](np.column_stack([D, self.shifts[rows]]))
             total = blas.dsyrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+            del D, Z  # before the next ones are made
         mirror(total)
         return total
 

@@ -92,13 +92,16 @@ def one_blas_thread() -> Iterator[None]:
 
 
 @contextmanager
-def few_threads(size: int, most: int = _ONE_THREAD) -> Iterator[None]:
-    """As :func:`one_blas_thread`, for matrices of up to `most` entries; the cached controller costs 10 µs."""
+def few_threads(size: int, most: int = _ONE_THREAD) -> Iterator[bool]:
+    """As :func:`one_blas_thread`, for matrices of up to `most` entries; the cached controller costs 10 µs.
+
+    Gives whether that is so.
+    """
     if size > most:
-        yield
+        yield False
         return
     with one_blas_thread():
-        yield
+        yield True
 
 
 def n_threads(n_multiplications: int) -> int:
