@@ -1,4 +1,4 @@
-"""Sorting the cells of up to 65,536 values, by way of words of 32 bits.
+"""Sorting the cells of up to 65,536 values, or of 262,144 in buckets with room, by way of words of 32 bits.
 
 A word holds a cell and the position of the value. Up to 256 words are sorted by one network of comparisons in
 vector registers. Of more, the leading bits of the cell say which *bucket* a value falls into, the words hold

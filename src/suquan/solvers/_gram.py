@@ -86,12 +86,9 @@ class GramSolver:
                 ]
             return [self._solve_one(loss, y, s, alpha, tol, max_iter, start) for s in S]
 
+    @one_blas_thread()
     def complete(self, fits: list[LinearFit], alphas: Sequence[float]) -> list[LinearFit]:
         """Add w, and move b from the centred design to the one given."""
-        with one_blas_thread():
-            return self._complete(fits, alphas)
-
-    def _complete(self, fits: list[LinearFit], alphas: Sequence[float]) -> list[LinearFit]:
         duals = np.concatenate([fit.dual for fit in fits])
         coefs: MaybeArray = None
         if self.A is None:
