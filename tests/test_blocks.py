@@ -38,11 +38,11 @@ def test_threads_are_kept():
 
 
 def test_blocks_inside_a_block_do_not_wait_for_each_other():
-    def add_start(rows, total):
-        total += rows.start
+    def write_start(rows, total):
+        total[:] = rows.start
 
     def inner_sum(_):
-        return sum_over_blocks(add_start, SHAPE, n_jobs=2)
+        return sum_over_blocks(write_start, SHAPE, n_jobs=2)
 
     totals = for_each_block(inner_sum, SHAPE, n_jobs=2)
     for total in totals:
@@ -52,22 +52,26 @@ def test_blocks_inside_a_block_do_not_wait_for_each_other():
 def test_vectors_of_a_sum_are_used_again():
     lent = []
 
-    def add(rows, total):
-        assert not total.any()
-        total += rows.start + 1
+    def write(rows, total):
+        total[:] = rows.start + 1
         lent.append(id(total))
 
-    total = sum_over_blocks(add, SHAPE, n_jobs=1)
+    total = sum_over_blocks(write, SHAPE, n_jobs=1)
     starts = [rows.start + 1 for rows in row_blocks(*SHAPE)]
     assert_array_equal(total, np.full(SHAPE[1], sum(starts)))
     assert len(lent) == len(starts)
-    assert len(set(lent)) == 1
+    assert len(set(lent)) == 2  # the first one becomes the sum
+
+
+def test_a_sum_over_no_rows_is_zero():
+    assert_array_equal(sum_over_blocks(None, (0, 3), n_jobs=1), np.zeros(3))
 
 
 def test_every_thread_keeps_memory_of_its_own():
-    memory = ThreadMemory(3)
+    memory = ThreadMemory(3, n_zero=2)
     ours = memory.get()
-    assert_array_equal(ours, np.zeros(3, np.int64))
+    assert ours.shape == (3,)
+    assert_array_equal(ours[:2], np.zeros(2, np.int64))
     theirs = []
     thread = threading.Thread(target=lambda: theirs.extend([memory.get(), memory.get()]))
     thread.start()

@@ -87,12 +87,31 @@ def test_hard_samples_are_normalised_as_by_a_stable_sort(kind, p, dtype, ties):
 
 
 @ties_rules
-@pytest.mark.parametrize("p", [32_768, 32_769, 65_535, 65_536, 65_537])
+@pytest.mark.parametrize("p", [32_768, 32_769, 65_535, 65_536, 65_537, 263_000])
 def test_long_samples_are_normalised_as_by_a_stable_sort(p, ties):
     X = np.stack([hard_row(kind, p, "float64") for kind in ("counts", "cauchy", "mostly zero")])
     f = make_target_quantiles("exponential", p)
     expected = reference.normalize_complete(X, f, ties)
     assert_allclose(quantile_normalize(X, f, ties=ties), expected, rtol=1e-10)
+
+
+@floats
+@pytest.mark.parametrize("p", [300, 32_769, 66_000, 263_000])
+def test_ranks_that_wait_in_the_result_are_read_before_they_are_overwritten(p, dtype):
+    kinds = ["normal", "cauchy", "mostly zero", "normal", "counts"]
+    X = np.stack([hard_row(kind, p, dtype, seed) for seed, kind in enumerate(kinds)])
+    X[3] = np.random.default_rng(p).permutation(p)
+    X[3, ::5] = np.nan
+    complete, observed = [0, 1, 2, 4], ~np.isnan(X[3])
+    f = reference.learned_target(X, "mean")
+    out = quantile_normalize(X, "mean", missing="ignore")
+    rtol = 1e-9 if dtype == "float64" else 1e-5
+    expected = reference.normalize_complete(X[complete], f, "average")
+    assert_allclose(out[complete], expected, rtol=rtol, atol=rtol)
+    m = np.count_nonzero(observed)
+    read = np.interp((np.arange(m) + 0.5) / m, (np.arange(p) + 0.5) / p, f)
+    assert_allclose(out[3, np.argsort(X[3])[:m]], read, rtol=rtol, atol=rtol)
+    assert_array_equal(np.isnan(out[3]), ~observed)
 
 
 @ties_rules

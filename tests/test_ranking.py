@@ -142,7 +142,7 @@ def test_ranks_of_a_million_features_equal_a_stable_sort(kind):
     assert_ranked(X, *suquan.rank_samples(X))
 
 
-@pytest.mark.parametrize("p", [1_000, 20_000, 150_001])
+@pytest.mark.parametrize("p", [1_000, 20_000, 150_001, 300_001])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_order_with_gaps_equals_a_stable_sort_with_nan_last(p, dtype):
     kinds = ["normal", "cauchy", "mostly zero", "constant", "infinities", "normal"]
@@ -160,7 +160,7 @@ def test_order_with_gaps_equals_a_stable_sort_with_nan_last(p, dtype):
     assert_array_equal(found.has_ties, equal.any(axis=1))
 
 
-@pytest.mark.parametrize("p", [500, 1_500, 66_000])
+@pytest.mark.parametrize("p", [500, 1_500, 66_000, 263_000])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_ranks_do_not_depend_on_the_samples_before(p, dtype):
     # The kernel remembers what kind of cells failed; fifty rows of changing kinds exercise that.

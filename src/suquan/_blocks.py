@@ -130,9 +130,9 @@ def for_each_block(
 
 
 def sum_over_blocks(
-    add: Callable[[slice, np.ndarray], None], shape: tuple[int, ...], n_jobs: int | None
+    write_sum: Callable[[slice, np.ndarray], None], shape: tuple[int, ...], n_jobs: int | None
 ) -> np.ndarray:
-    """Sum of what ``add(rows, total)`` adds to vectors of shape (n_features,), one per block, in order.
+    """Sum of what ``write_sum(rows, part)`` writes to vectors of shape (n_features,), one per block, in order.
 
     A vector is used again once it is added: one per block would take much memory where rows are long, and a
     fresh one each time as long as the work.
@@ -142,14 +142,16 @@ def sum_over_blocks(
     def sum_block(rows: slice) -> np.ndarray:
         try:
             part = used.pop()
-            part.fill(0.0)
         except IndexError:
-            part = np.zeros(shape[1])
-        add(rows, part)
+            part = np.empty(shape[1])
+        write_sum(rows, part)
         return part
 
-    total = np.zeros(shape[1])
-    for part in _over_blocks(sum_block, shape, n_jobs):
+    parts = _over_blocks(sum_block, shape, n_jobs)
+    total = next(parts, None)
+    if total is None:
+        return np.zeros(shape[1])
+    for part in parts:
         total += part
         used.append(part)
     return total
@@ -163,18 +165,22 @@ class ThreadMemory:
     Parameters
     ----------
     size : int
-        Integers of 8 bytes, zero at first.
+        Integers of 8 bytes.
+    n_zero : int, default=0
+        So many of them are zero at first; the others are anything, as clearing them would take time.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, n_zero: int = 0) -> None:
         self._size = size
+        self._n_zero = n_zero
         self._of_thread = threading.local()
 
     def get(self) -> np.ndarray:
         """Memory of the calling thread."""
         memory = getattr(self._of_thread, "memory", None)
         if memory is None:
-            memory = self._of_thread.memory = np.zeros(self._size, np.int64)
+            memory = self._of_thread.memory = np.empty(self._size, np.int64)
+            memory[: self._n_zero] = 0
         return memory
 
 

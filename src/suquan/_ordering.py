@@ -45,7 +45,8 @@ class KernelRows:
     def __init__(self, X: np.ndarray, dtype: np.dtype) -> None:
         self.X = X
         self.dtype = np.dtype(dtype)
-        self._memory = ThreadMemory(sum(scratch_sizes(X.shape[1], self.dtype.itemsize)))
+        sizes = scratch_sizes(X.shape[1], self.dtype.itemsize)
+        self._memory = ThreadMemory(sum(sizes), n_zero=sizes[0])
 
     def parts(self, rows: slice) -> Iterator[tuple[slice, tuple[Any, ...]]]:
         """Slices of the block `rows`, each with the arguments by which a kernel orders its rows.

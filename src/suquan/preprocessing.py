@@ -21,6 +21,7 @@ from suquan.ranking import (
     TIES,
     as_samples,
     check_choice,
+    code_dtype,
     code_masks,
     kernel_dtype,
     raise_missing,
@@ -115,11 +116,21 @@ def _normalize(
     samples = KernelRows(X, dtype)
     target = f.astype(dtype, copy=False)
     memory = ThreadMemory(operators.write_size(f.size))
+    rank_dtype = code_dtype(f.size)
 
     def normalize_block(rows: slice) -> None:
+        ranked = np.empty(f.size, rank_dtype)
         for part, values in samples.parts(rows):
             operators.normalize_rows(
-                *values, f, target, memory.get(), TIES[ties], n_observed[part], out[part]
+                *values,
+                f,
+                target,
+                memory.get(),
+                *code_masks(rank_dtype),
+                TIES[ties],
+                n_observed[part],
+                ranked,
+                out[part],
             )
 
     for_each_block(normalize_block, X.shape, n_jobs=n_jobs)

@@ -382,7 +382,8 @@ class SampleOperator:
         c = np.ascontiguousarray(c, dtype=np.float64)
         vector = np.ascontiguousarray(vector, dtype=np.float64)
 
-        def add_block(rows: slice, total: np.ndarray) -> None:
+        def sum_block(rows: slice, total: np.ndarray) -> None:
+            total.fill(0.0)
             sum_rows(c[rows], vector, *self._rows(rows), total)
 
-        return sum_over_blocks(add_block, self.codes.shape, n_jobs=self.n_jobs)
+        return sum_over_blocks(sum_block, self.codes.shape, n_jobs=self.n_jobs)

@@ -196,14 +196,14 @@ def resolve_target(target: Any, n_features: int) -> np.ndarray:
 class Kept(NamedTuple):
     """Ranking of samples that waits in the memory of their result, see :meth:`inside`."""
 
-    codes: np.ndarray  # uint16 or uint32, at the head of each row
+    codes: np.ndarray  # uint16 or uint32, at the end of each row
     has_ties: np.ndarray  # bool
 
     @classmethod
     def inside(cls, out: np.ndarray) -> Kept:
         """Room for the ranking in the memory of a float array."""
         n_samples, n_features = out.shape
-        codes = out.view(code_dtype(n_features))[:, :n_features]
+        codes = out.view(code_dtype(n_features))[:, -n_features:]
         return cls(codes, np.empty(n_samples, np.bool_))
 
     @classmethod
@@ -305,7 +305,7 @@ def mean_target(
     flag, _ = code_masks(codes.dtype)
     samples = KernelRows(X, dtype)
 
-    def add_block(rows: slice, total: np.ndarray, scale: float = 1.0) -> None:
+    def sum_block(rows: slice, total: np.ndarray, scale: float = 1.0) -> None:
         for part, values in samples.parts(rows):
             operators.sum_sorted_rows(
                 *values,
@@ -314,19 +314,20 @@ def mean_target(
                 has_ties[part],
                 flag,
                 codes[part],
+                part.start > rows.start,
                 total,
             )
 
     with np.errstate(over="ignore", invalid="ignore"):
-        total = sum_over_blocks(add_block, X.shape, n_jobs=n_jobs)
+        total = sum_over_blocks(sum_block, X.shape, n_jobs=n_jobs)
     if missing == "error":
         raise_missing(X, n_observed, feature_names)
     weight = _usable_weights(sample_weight, n_observed).sum()
     with np.errstate(over="ignore", invalid="ignore"):
         f = total / weight
         if not np.all(np.isfinite(f)):  # the sum overflowed, or the data are infinite
-            add_scaled = partial(add_block, scale=1.0 / weight)
-            f = sum_over_blocks(add_scaled, X.shape, n_jobs=n_jobs)
+            sum_scaled = partial(sum_block, scale=1.0 / weight)
+            f = sum_over_blocks(sum_scaled, X.shape, n_jobs=n_jobs)
     return _finite_target(f, "mean"), n_observed
 
 

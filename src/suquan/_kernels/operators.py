@@ -12,14 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numba import float64, int64, uint64
 
-from suquan._kernels._jit import kernel
-from suquan._kernels.ranking import invert, make_scratch, order_row
+from suquan._kernels._jit import kernel, pointer_to, prefetch
+from suquan._kernels.ranking import (
+    make_scratch,
+    order_row,
+    order_row_in_parts,
+    write_ranks,
+)
 
-_NARROW = 65536  # places up to this many fit 16 bits
-
-# Highest bit, and the other ones, of a code row of 32-bit integers.
-_FLAG = np.uint32(0x80000000)
-_MASK = np.uint32(0x7FFFFFFF)
+_NARROW = 65536  # places up to this many fit 16 bits, and the quantiles the cache
+_AHEAD = 64  # how far ahead quantiles that do not are fetched
 
 # Places that are looked at together where ties are searched, after some looked at one by one.
 _STRETCH, _NEAR = 64, 12
@@ -313,12 +315,25 @@ def write_row(f, code, flag, mask, n_observed, has_ties, rule, gap, scratch, out
 def gather_places(values, places, n_observed, gap, out):
     """Write to every feature the value at its place, `gap` where that is not an observed one."""
     if n_observed == out.size:
-        for j in range(out.size):
-            out[j] = values[uint64(places[j])]
+        n_far = out.size - _AHEAD if out.size > _NARROW else 0
+        if n_far > 0:
+            gather_far(values, places, n_far, out)
+        rest, rest_places = out[n_far:], places[n_far:]
+        for j in range(rest.size):
+            rest[j] = values[uint64(rest_places[j])]
     else:
         for j in range(out.size):
             place = uint64(places[j])
             out[j] = values[place] if place < uint64(n_observed) else gap
+
+
+@kernel
+def gather_far(values, places, size, out):
+    """Write ``values[places]`` to the first `size` entries, where the values lie outside the nearer caches."""
+    memory, item_size = pointer_to(values, 0), uint64(values.itemsize)
+    for j in range(size):
+        prefetch(memory, uint64(places[j + _AHEAD]) * item_size)
+        out[j] = values[uint64(places[j])]
 
 
 @kernel
@@ -346,21 +361,35 @@ def apply_rows(f, target, memory, codes, flag, mask, n_observed, has_ties, rule,
 
 @kernel
 def normalize_rows(
-    X, bits, flip, inf_key, words, sorter, memory, f, target, write_memory, rule, n_observed, out
+    X,
+    bits,
+    flip,
+    inf_key,
+    words,
+    sorter,
+    memory,
+    f,
+    target,
+    write_memory,
+    flag,
+    mask,
+    rule,
+    n_observed,
+    ranked,
+    out,
 ):
     """Rank each row of `X` and write T_i f straight to `out`; NaN stays NaN.
 
-    `target` is f in the type of `out`.
+    `target` is f in the type of `out`; `ranked` is working space for a row, see :func:`keep_row`.
     """
     scratch = make_scratch(X, bits, sorter, memory)
     writing = make_write_scratch(target, write_memory)
-    code = scratch.order  # which is made into a code row
+    narrow = np.empty(min(X.shape[1], _NARROW), np.uint16)
     for i in range(X.shape[0]):
-        m, tied = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
+        m, tied, n_parts = order_row_in_parts(X[i], bits[i], flip, inf_key, words, i, scratch)
         n_observed[i] = m
-        if tied:
-            encode_row(code, scratch.values, m, tied, _FLAG, code)
-        write_row(f, code, _FLAG, _MASK, m, tied, rule, np.nan, writing, out[i])
+        keep_row(scratch, n_parts, m, tied, flag, narrow, ranked)
+        write_kept_row(f, ranked, flag, mask, m, tied, rule, writing, out[i])
 
 
 @kernel
@@ -380,68 +409,102 @@ def sort_rows(X, bits, flip, inf_key, words, sorter, memory, n_observed, out):
     """Sorted rows of `X` (interpolated quantiles of rows with NaN)."""
     scratch = make_scratch(X, bits, sorter, memory)
     for i in range(X.shape[0]):
-        n_observed[i], _ = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
+        n_observed[i], _, _ = order_row_in_parts(X[i], bits[i], flip, inf_key, words, i, scratch)
         if n_observed[i] > 0:
             quantiles_row(scratch.values, n_observed[i], out[i])
 
 
 @kernel
 def sum_sorted_rows(
-    X, bits, flip, inf_key, words, sorter, memory, weights, n_observed, has_ties, flag, kept, total
+    X,
+    bits,
+    flip,
+    inf_key,
+    words,
+    sorter,
+    memory,
+    weights,
+    n_observed,
+    has_ties,
+    flag,
+    kept,
+    adds,
+    total,
 ):
-    """Add the weighted sorted rows of `X` to `total`, and keep their ranking unless `kept` is empty.
+    """Sum the weighted sorted rows of `X` into `total`, and keep their ranking unless `kept` is empty.
 
-    Rows with no observed value add nothing.
+    What `total` holds counts only if this `adds` to it. Rows with no observed value add nothing.
     """
     scratch = make_scratch(X, bits, sorter, memory)
     row = np.empty(X.shape[1], np.float64)
     narrow = np.empty(min(X.shape[1], _NARROW), np.uint16)
     for i in range(X.shape[0]):
-        m, tied = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
+        m, tied, n_parts = order_row_in_parts(X[i], bits[i], flip, inf_key, words, i, scratch)
         n_observed[i], has_ties[i] = m, tied
         if kept.shape[0] > 0:
-            keep_row(scratch.order, scratch.values, m, tied, flag, narrow, kept[i])
-        weight, values = weights[i], scratch.values
+            keep_row(scratch, n_parts, m, tied, flag, narrow, kept[i])
         if m == row.size:
-            for r in range(row.size):
-                total[r] += weight * values[r]
+            add_row(weights[i], scratch.values, adds or i > 0, total)
         elif m > 0:
-            quantiles_row(values, m, row)
+            quantiles_row(scratch.values, m, row)
+            add_row(weights[i], row, adds or i > 0, total)
+        elif not adds and i == 0:
             for r in range(row.size):
-                total[r] += weight * row[r]
+                total[r] = 0.0
 
 
 @kernel
-def keep_row(order, values, n_observed, has_ties, flag, narrow, kept):
-    """Keep what :func:`write_kept_rows` needs of an ordered sample, one integer per value.
-
-    The rank of every feature where no values tie and none is missing, else the code row.
-    """
-    if has_ties or n_observed < kept.size:
-        encode_row(order, values, n_observed, has_ties, flag, kept)
+def add_row(weight, values, adds, total):
+    """Add weight·values to `total`, or to zero."""
+    if adds:
+        for r in range(total.size):
+            total[r] += weight * values[r]
     else:
-        invert(order, narrow, kept)
+        for r in range(total.size):
+            total[r] = 0.0 + weight * values[r]
+
+
+@kernel
+def keep_row(scratch, n_parts, n_observed, has_ties, flag, narrow, kept):
+    """Keep what :func:`write_kept_row` needs of an ordered sample, one integer per value.
+
+    ``kept[j]`` is the rank of feature j; its highest bit says whether the value at place j ties with the one at
+    place j − 1.
+    """
+    write_ranks(scratch, n_parts, narrow, kept)
+    if not has_ties:
+        return
+    before, values = scratch.values[: n_observed - 1], scratch.values[1:n_observed]
+    goal, clear = kept[1:n_observed], flag ^ flag
+    for r in range(goal.size):
+        goal[r] |= flag if values[r] == before[r] else clear
+
+
+@kernel
+def write_kept_row(f, kept, flag, mask, n_observed, has_ties, rule, scratch, out):
+    """Write the sample T f to `out`, with NaN for the missing values; `kept` is overwritten."""
+    reads_f = n_observed == kept.size and (rule == FIRST or not has_ties)
+    if not reads_f:
+        read_places(f, kept, flag, n_observed, rule, scratch.values)
+    if has_ties:
+        for j in range(kept.size):
+            kept[j] &= mask
+    if reads_f:
+        gather_places(scratch.f, kept, n_observed, np.nan, out)
+    else:
+        gather_places(scratch.values, kept, n_observed, np.nan, out)
 
 
 @kernel
 def write_kept_rows(f, target, memory, kept, flag, mask, n_observed, has_ties, rule, out):
     """Rows T_i f where :func:`keep_row` left `kept` inside the memory of `out`; NaN stays NaN.
 
-    `target` is f in the type of `out`.
+    `kept` lies at the end of each row, so that no rank is overwritten before it is read. `target` is f in the
+    type of `out`.
     """
     scratch = make_write_scratch(target, memory)
     for i in range(out.shape[0]):
-        row, goal = kept[i], out[i]
-        if has_ties[i] or n_observed[i] < goal.size:
-            write_row(f, row, flag, mask, n_observed[i], has_ties[i], rule, np.nan, scratch, goal)
-        elif goal.size <= _NARROW:
-            for j in range(goal.size):
-                scratch.narrow[j] = np.uint16(row[j])
-            gather_places(scratch.f, scratch.narrow, goal.size, np.nan, goal)
-        else:
-            for j in range(goal.size):
-                scratch.wide[j] = row[j]
-            gather_places(scratch.f, scratch.wide, goal.size, np.nan, goal)
+        write_kept_row(f, kept[i], flag, mask, n_observed[i], has_ties[i], rule, scratch, out[i])
 
 
 @kernel

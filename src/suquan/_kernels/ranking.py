@@ -6,15 +6,12 @@ A row is ordered in three steps that compare no more than a few neighbours:
 2. The positions are sorted by cell, see :mod:`suquan._kernels.words`.
 3. Insertion puts values that share a cell in order; equal values stay in order of position.
 
-Cells split the range of the values evenly or, for tails of some weight, more finely where most values lie.
-Where many unequal values share one, insertion gives up after a few moves, and a radix sort on *bit* cells is
+Where many unequal values share a cell, insertion gives up after a few moves, and a radix sort on *bit* cells is
 used instead: the leading 32 varying bits of the value's binary form. Where even those collide for long runs,
-the remaining low bits are sorted first. Rows too long for the cache are first split into segments that follow
-each other in value. All give the same, exact order, with NaN last.
+the remaining low bits are sorted first. Rows too long for the cache are first split into parts that follow
+each other in value, see :mod:`suquan._kernels.splitting`. All give the same, exact order, with NaN last.
 
-Rows come with ``bits``, their view as signed integers (the row itself for integer data), with ``flip``, the
-mask that turns the bits of a negative float into an integer that sorts like the float (2³¹ − 1 for
-float32, 2⁶³ − 1 for float64, 0 for integers), and with ``inf_key``, the sortable key of +∞.
+Rows come with ``bits``, ``flip`` and ``inf_key``, see :mod:`suquan._kernels.cells`.
 """
 
 from __future__ import annotations
@@ -22,9 +19,29 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import float64, int32, int64, uint32, uint64
+from numba import uint32, uint64
 
 from suquan._kernels._jit import kernel
+from suquan._kernels.cells import (
+    GAP,
+    decode_range,
+    key_range,
+    make_cell_map,
+    map_numbers,
+    observed_range,
+    sortable_or_last,
+    write_cells,
+)
+from suquan._kernels.splitting import (
+    join_order,
+    join_ranks,
+    make_parts,
+    part_memory,
+    room_for_parts,
+    split_by_counts,
+    split_by_looks,
+    split_size,
+)
 from suquan._kernels.words import (
     LONGEST_RUN,
     N_COUNTS,
@@ -38,7 +55,6 @@ from suquan._kernels.words import (
 
 _LOW = uint64(0xFFFFFFFF)
 _HALF = uint64(32)
-_GAP = int64(1 << 32)
 
 # Longest row that NumPy sorts, in words that leave 23 bits for the cell.
 SHORT = 512
@@ -57,127 +73,10 @@ _SOME = 1024
 _RETRY_EVERY = 16
 # Values that are checked at a time when a row is settled.
 _STRETCH = 64
-# Values of a row that are looked at to find where most of them lie.
-_N_LOOKS = 32
-# Integers of 8 bytes for what is known of the rows before, and for the ends of a range.
+# What is known of the rows before: the kind of cells to start with, rows since it was set back, and long rows
+# to be counted and split before another way is tried. Two more integers of 8 bytes are for the ends of a range.
+KIND, N_ROWS, WAIT = 0, 1, 2
 _N_KNOWN = 5
-# Cells by which a long row is split, and what its parts should hold.
-_N_SPLIT_CELLS = 4096
-_PART = 32768
-
-
-@kernel
-def sortable(bit, flip):
-    """Signed integer that sorts like the value; −0.0 and +0.0 give the same one."""
-    key = int64(bit)
-    key = key ^ ((key >> int64(63)) & flip)
-    if flip != 0 and key == -1:  # only −0.0 has this key
-        key = int64(0)
-    return key
-
-
-@kernel
-def sortable_or_last(bit, flip, inf_key):
-    """The :func:`sortable` key; NaN, whatever its bits, has one whose leading bits are above those of +∞."""
-    key = sortable(bit, flip)
-    if key < ~inf_key or key > inf_key:
-        key = inf_key + _GAP
-    return key
-
-
-@kernel
-def key_range(bits, flip):
-    """Smallest and largest :func:`sortable` key; NaNs lie beyond the infinities' keys."""
-    low = int64(0x7FFFFFFFFFFFFFFF)
-    high = -low - 1
-    for j in range(bits.size):  # without the rule for −0.0 this loop is vectorised
-        key = int64(bits[j])
-        key = key ^ ((key >> int64(63)) & flip)
-        low = min(low, key)
-        high = max(high, key)
-    if flip != 0 and low == -1:
-        low = int64(0)
-    if flip != 0 and high == -1:
-        high = int64(0)
-    return low, high
-
-
-@kernel
-def observed_range(bits, flip, inf_key):
-    """Smallest and largest key of the values that are not NaN, and their number."""
-    low, high = key_range(bits, flip)
-    if low >= ~inf_key and high <= inf_key:
-        return low, high, bits.size
-    low = inf_key
-    high = ~inf_key
-    n_observed = 0
-    for j in range(bits.size):
-        key = sortable_or_last(bits[j], flip, inf_key)
-        if key <= inf_key:
-            low = min(low, key)
-            high = max(high, key)
-            n_observed += 1
-    return low, high, n_observed
-
-
-@kernel
-def unsorted_bits(key, flip):
-    """Bits of the value whose :func:`sortable` key is `key`."""
-    return key ^ ((key >> int64(63)) & flip)
-
-
-class CellMap(NamedTuple):
-    """Cells (v − low)·outer + (v − first)·inner, where v of the second term is moved into [first, last]."""
-
-    low: float
-    outer: float
-    first: float
-    last: float
-    inner: float
-
-
-@kernel
-def make_cell_map(x, lowest, highest, n_cells, centred):
-    """Map of values between `lowest` and `highest` to 0, …, n_cells − 1, and whether there is one.
-
-    Cells split the range evenly. If they are `centred`, only half of them do so; the other half splits the
-    range that holds nearly all of some values looked at, so that tails leave the other values cells enough.
-    """
-    span = highest - lowest
-    if not 0.0 < span < np.inf or not n_cells / span < np.inf:  # infinite values; a denormal span
-        return CellMap(lowest, 0.0, lowest, lowest, 0.0), False
-    outer = float64(n_cells - 1) / span
-    if centred:
-        first, last = second_values(x, lowest, highest)
-        if last > first and n_cells / (last - first) < np.inf:
-            inner = 0.5 * float64(n_cells - 1) / (last - first)
-            return CellMap(lowest, 0.5 * outer, first, last, inner), True
-    return CellMap(lowest, outer, lowest, lowest, 0.0), True
-
-
-@kernel
-def second_values(x, lowest, highest):
-    """Second smallest and second largest of a few values of `x`, which lie between the two given ones."""
-    step = max(x.size // _N_LOOKS, 1)
-    smallest, first = highest, highest
-    largest, last = lowest, lowest
-    for j in range(0, x.size, step):
-        value = float64(x[j])
-        if value == value:
-            first = min(first, max(smallest, value))
-            smallest = min(smallest, value)
-            last = max(last, min(largest, value))
-            largest = max(largest, value)
-    return first, last
-
-
-@kernel
-def cell_of(value, cells):
-    """Cell of a value that is not NaN."""
-    place = (value - cells.low) * cells.outer
-    if cells.inner > 0.0:
-        place += (min(max(value, cells.first), cells.last) - cells.first) * cells.inner
-    return uint32(int32(place))
 
 
 @kernel
@@ -188,36 +87,9 @@ def write_words(X, bits, flip, inf_key, words):
     for i in range(X.shape[0]):
         goal = words[i]
         low, high, n_observed = observed_range(bits[i], flip, inf_key)
-        write_cells(X[i], low, high, flip, EVEN, 32 - position_bits, ends, goal)
+        write_cells(X[i], low, high, flip, False, 32 - position_bits, ends, goal)
         for j in range(goal.size):
             goal[j] = (goal[j] << uint32(position_bits)) | uint32(j)
-
-
-@kernel
-def write_cells(x, low, high, flip, kind, cell_bits, ends, goal):
-    """Write the cells of a row whose observed keys span [low, high]; NaN gets the highest one.
-
-    Returns whether there is a map of cells; if not, all other values get the same one. `ends` is working space.
-    """
-    highest = uint32((1 << cell_bits) - 1)
-    ends[0], ends[1] = unsorted_bits(low, flip), unsorted_bits(high, flip)
-    range_ends = ends.view(x.dtype)
-    lowest, largest = float64(range_ends[0]), float64(range_ends[1])
-    cells, fits = make_cell_map(x, lowest, largest, int64(highest), kind == CENTRED)
-    if fits:
-        map_values(x, cells, highest, goal)
-    else:
-        for j in range(x.size):
-            goal[j] = uint32(0) if x[j] == x[j] else highest
-    return fits
-
-
-@kernel
-def map_values(x, cells, missing, goal):
-    """Write the cell of every value, `missing` for NaN."""
-    for j in range(x.size):
-        value = float64(x[j])
-        goal[j] = cell_of(value, cells) if value == value else missing
 
 
 @kernel
@@ -360,17 +232,14 @@ class Scratch(NamedTuple):
     """Working space for rows of one length, used by one thread, and the order of the last of them."""
 
     sorter: int  # address of the sorter of cells
-    kind: np.ndarray  # int64: the kind of cells to start with, and rows since it was set back
-    splits: np.ndarray  # int64: rows to be split before another one is tried as it is
+    known: np.ndarray  # int64, of the rows before: see KIND, N_ROWS and WAIT
     ends: np.ndarray  # two values as bits
     counts: np.ndarray  # uint32, for the buckets
     order: np.ndarray  # uint32
     values: np.ndarray  # of the row in that order
     words: np.ndarray  # uint32
     sorted_words: np.ndarray  # uint32
-    split_bits: np.ndarray  # a long row in segments, as bits
-    split: np.ndarray  # and as values
-    features: np.ndarray  # uint32: where these come from
+    split: np.ndarray  # int64: memory for splitting long rows
 
 
 @kernel
@@ -380,18 +249,16 @@ def scratch_sizes(n_features, item_size):
     First what is known of the rows before (which is zero at first), then arrays as they stand there, from the
     counts on.
     """
-    n_split = n_features if n_features > LONGEST else 0
     n_unsplit = n_features if n_features <= _LONGEST_UNSPLIT else LONGEST
-    n_words = max(n_features, room_for_buckets(n_unsplit))
+    n_values = n_features if n_features <= _LONGEST_UNSPLIT else room_for_parts(n_features)
     return (
         _N_KNOWN,
         N_COUNTS // 2 + 1,
         n_features // 2 + 1,
-        n_features * item_size // 8 + 1,
-        (n_words + SLACK) // 2 + 1,
+        n_values * item_size // 8 + 1,
+        (max(n_unsplit, room_for_buckets(n_unsplit)) + SLACK) // 2 + 1,
         (n_unsplit + SLACK) // 2 + 1,
-        n_split * item_size // 8 + 1,
-        n_split // 2 + 1,
+        split_size(n_features, item_size) if n_features > LONGEST else 0,
     )
 
 
@@ -409,22 +276,17 @@ def make_scratch(X, bits, sorter, memory):
     """Working space for the rows of `X` in `memory`, an array of int64; `sorter` is an address."""
     n_features = X.shape[1]
     sizes = scratch_sizes(n_features, X.itemsize)
-    n_split = n_features if n_features > LONGEST else 0
     known = part_of(memory, sizes, 0)
-    split_bits = part_of(memory, sizes, 6).view(bits.dtype)[:n_split]
     return Scratch(
         sorter,
-        known[:2],
-        known[2:3],
+        known[:3],
         known[3:].view(bits.dtype)[:2],
         part_of(memory, sizes, 1).view(np.uint32),
         part_of(memory, sizes, 2).view(np.uint32)[:n_features],
-        part_of(memory, sizes, 3).view(X.dtype)[:n_features],
+        part_of(memory, sizes, 3).view(X.dtype),
         part_of(memory, sizes, 4).view(np.uint32),
         part_of(memory, sizes, 5).view(np.uint32),
-        split_bits,
-        split_bits.view(X.dtype),
-        part_of(memory, sizes, 7).view(np.uint32)[:n_split],
+        part_of(memory, sizes, 6),
     )
 
 
@@ -435,7 +297,7 @@ def order_by_bit_cells(x, bits, flip, inf_key, low, high, n_observed, scratch, o
     counts = scratch.counts
     pairs = np.empty(size, np.uint64)  # cell in the upper half, feature in the lower
     spare = np.empty(size, np.uint64)
-    last = high if n_observed == size else inf_key + _GAP
+    last = high if n_observed == size else inf_key + GAP
     span = uint64(last) - uint64(low)
     n_bits = 0
     while n_bits < 64 and (span >> uint64(n_bits)) != 0:
@@ -472,21 +334,29 @@ def order_row(x, bits, flip, inf_key, words, i, scratch):
     The observed values themselves are left, in that order, in ``scratch.values``. Sorted `words` are used if
     there are any. Returns the number of observed values and whether two of them tie.
     """
-    order, values = scratch.order, scratch.values
+    n_observed, tied, n_parts = order_row_in_parts(x, bits, flip, inf_key, words, i, scratch)
+    join_row(scratch, n_parts)
+    return n_observed, tied
+
+
+@kernel
+def order_row_in_parts(x, bits, flip, inf_key, words, i, scratch):
+    """What :func:`order_row` does, but a row that was split is left with the orders of its parts.
+
+    Returns, also, the number of these, 0 for one that was not split.
+    """
+    order, values = scratch.order, scratch.values[: x.size]
     if words.shape[0] > 0 and not ends_with_nan(words[i]):
         read_positions(words[i], order)
         gather(x, order, values)
         state = DISTINCT if increases(values) else settle(order, values)
         if state != FAILED:
-            return x.size, state == TIED
+            return x.size, state == TIED, 0
+    if x.size > LONGEST:
+        return order_long_row(x, bits, flip, inf_key, scratch)
     low, high, n_observed = observed_range(bits, flip, inf_key)
-    if x.size <= LONGEST:
-        tied = order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
-        return n_observed, tied
-    state = order_unsplit(x, low, high, flip, n_observed, scratch)
-    if state != FAILED:
-        return n_observed, state == TIED
-    return n_observed, order_long_row(x, flip, inf_key, low, high, scratch)
+    tied = order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
+    return n_observed, tied, 0
 
 
 @kernel
@@ -520,11 +390,9 @@ def spread_values(x, low, high, flip, layout, scratch, cells):
     """
     if layout.n_buckets == 1:
         return False
-    counts, spread, ends = scratch.counts, scratch.words, scratch.ends
-    ends[0], ends[1] = unsorted_bits(low, flip), unsorted_bits(high, flip)
-    range_ends = ends.view(x.dtype)
+    counts, spread = scratch.counts, scratch.words
     n_cells = (1 << layout.cell_bits) - 1
-    lowest, highest = float64(range_ends[0]), float64(range_ends[1])
+    lowest, highest = decode_range(x, low, high, flip, scratch.ends)
     cell_map, fits = make_cell_map(x, lowest, highest, n_cells, False)
     if not fits:
         return False
@@ -539,13 +407,6 @@ def spread_values(x, low, high, flip, layout, scratch, cells):
     for b in range(layout.n_buckets):
         largest = max(largest, counts[b])
     return largest <= LONGEST_RUN
-
-
-@kernel
-def map_numbers(x, cells, goal):
-    """Write the cell of every value; none is NaN, and cells are even."""
-    for j in range(x.size):
-        goal[j] = uint32(int32((float64(x[j]) - cells.low) * cells.outer))
 
 
 @kernel
@@ -578,7 +439,7 @@ def order_by_cells(x, low, high, flip, n_observed, kind, scratch, order, values)
         read_positions(scratch.sorted_words, order)
         gather(x, order, values)
         return settle(order, values)
-    if not write_cells(x, low, high, flip, kind, layout.cell_bits, scratch.ends, order):
+    if not write_cells(x, low, high, flip, kind == CENTRED, layout.cell_bits, scratch.ends, order):
         return FAILED
     if not sort_cells(
         scratch.sorter,
@@ -606,120 +467,93 @@ def order_segment(x, bits, flip, inf_key, low, high, n_observed, scratch, order,
             order[r] = uint32(r)
             values[r] = x[r]
         return x.size > 1
-    kind = scratch.kind
-    if kind[1] % _RETRY_EVERY == 0:
-        kind[0] = ROOMY
-    kind[1] += 1
+    known = scratch.known
+    if known[N_ROWS] % _RETRY_EVERY == 0:
+        known[KIND] = ROOMY
+    known[N_ROWS] += 1
     if x.size > LONGEST:  # a part of a longer row that could not be split
-        kind[0] = BITS
-    while kind[0] != BITS:
-        state = order_by_cells(x, low, high, flip, n_observed, kind[0], scratch, order, values)
+        known[KIND] = BITS
+    while known[KIND] != BITS:
+        state = order_by_cells(x, low, high, flip, n_observed, known[KIND], scratch, order, values)
         if state != FAILED:
             return state == TIED
-        kind[0] += 1
+        known[KIND] += 1
     order_by_bit_cells(x, bits, flip, inf_key, low, high, n_observed, scratch, order, values)
     return repeats(values[:n_observed])
 
 
 @kernel
-def order_unsplit(x, low, high, flip, n_observed, scratch):
-    """What :func:`order_by_cells` does, for rows of any length; after a failure some are not tried."""
-    wait = scratch.splits
-    if x.size > _LONGEST_UNSPLIT:
-        return FAILED
-    if wait[0] > 0:
-        wait[0] -= 1
-        return FAILED
-    order, values = scratch.order, scratch.values
-    state = order_by_cells(x, low, high, flip, n_observed, ROOMY, scratch, order, values)
-    if state == FAILED:
-        wait[0] = _RETRY_EVERY - 1
-    return state
+def order_long_row(x, bits, flip, inf_key, scratch):
+    """What :func:`order_row_in_parts` does, for rows longer than LONGEST; returns the same."""
+    known, values = scratch.known, scratch.values
+    parts = make_parts(scratch.split, x.size)
+    is_split = x.size > _LONGEST_UNSPLIT
+    if is_split and known[WAIT] == 0:
+        n_parts = split_by_looks(x, values, parts)
+        if n_parts > 0:
+            return x.size, order_parts(bits, flip, inf_key, parts, n_parts, scratch), n_parts
+    low, high, n_observed = observed_range(bits, flip, inf_key)
+    if not is_split and known[WAIT] == 0:
+        state = order_by_cells(
+            x, low, high, flip, n_observed, ROOMY, scratch, scratch.order, values[: x.size]
+        )
+        if state != FAILED:
+            return n_observed, state == TIED, 0
+    known[WAIT] = (known[WAIT] if known[WAIT] > 0 else _RETRY_EVERY) - 1
+    n_parts = split_by_counts(x, low, high, flip, scratch.ends, values, parts)
+    return n_observed, order_parts(bits, flip, inf_key, parts, n_parts, scratch), n_parts
 
 
 @kernel
-def order_long_row(x, flip, inf_key, low, high, scratch):
-    """Order of a row whose observed keys span [low, high], by way of segments that follow each other in value.
+def order_parts(bits, flip, inf_key, parts, n_parts, scratch):
+    """Order every part of a row that was split, and its values, which then follow those of the part before.
 
-    A segment stays in the cache while it is ordered. Returns whether values tie: those that do share a segment.
+    Returns whether values tie: those that do share a part.
     """
+    values, order = scratch.values, scratch.order
+    split_bits = values.view(bits.dtype)
+    ordered = part_memory(scratch.split, order.size).view(values.dtype)
+    begins, starts = parts.begins, parts.starts
+    narrow = np.empty(LONGEST, np.uint16)
     tied = False
-    starts = np.empty(_N_SPLIT_CELLS + 1, np.int64)
-    n_parts = split_row(x, low, high, flip, scratch, starts)
-    for k in range(n_parts):
+    for k in range(n_parts - 1):
         start, stop = starts[k], starts[k + 1]
-        bits, features = scratch.split_bits[start:stop], scratch.features[start:stop]
-        part_low, part_high = key_range(bits, flip)
+        if start == stop:
+            continue
+        begin, end = begins[k], begins[k] + stop - start
+        if stop - start > ordered.size:  # many values share a cell
+            ordered = np.empty(stop - start, values.dtype)
+        low, high = key_range(split_bits[begin:end], flip)
         part_tied = order_segment(
-            scratch.split[start:stop],
-            bits,
+            values[begin:end],
+            split_bits[begin:end],
             flip,
             inf_key,
-            part_low,
-            part_high,
+            low,
+            high,
             stop - start,
             scratch,
-            scratch.order[start:stop],
-            scratch.values[start:stop],
+            order[: stop - start],
+            ordered[: stop - start],
         )
         tied = tied or part_tied
-        order = scratch.order[start:stop]
-        for r in range(order.size):
-            order[r] = features[uint64(order[r])]
-    for r in range(starts[n_parts], x.size):
-        scratch.order[r] = scratch.features[r]
+        ranks = parts.ranks[start:stop]
+        invert(order[: stop - start], narrow, ranks)
+        for r in range(ranks.size):
+            ranks[r] += uint32(start)
+        goal = values[start:stop]  # which ends before the next part begins
+        for r in range(goal.size):
+            goal[r] = ordered[r]
+    for r in range(starts[n_parts - 1], order.size):
+        parts.ranks[r] = uint32(r)
     return tied
 
 
 @kernel
-def split_row(x, low, high, flip, scratch, starts):
-    """Copy a row to `scratch.split` in segments that follow each other in value; returns how many there are.
-
-    Inside a segment the values keep their order. `scratch.features` says where they come from, the NaNs' last;
-    `starts` gets where the segments start and end.
-    """
-    cells, split, features, ends = scratch.words, scratch.split, scratch.features, scratch.ends
-    ends[0], ends[1] = unsorted_bits(low, flip), unsorted_bits(high, flip)
-    range_ends = ends.view(x.dtype)
-    lowest, largest = float64(range_ends[0]), float64(range_ends[1])
-    cell_map, fits = make_cell_map(x, lowest, largest, _N_SPLIT_CELLS, True)
-    missing = uint32(_N_SPLIT_CELLS)
-    if fits:
-        map_values(x, cell_map, missing, cells)
-    else:
-        for j in range(x.size):
-            cells[j] = uint32(0) if x[j] == x[j] else missing
-    counts = np.zeros(_N_SPLIT_CELLS + 1, np.int64)
-    for j in range(x.size):
-        counts[uint64(cells[j])] += 1
-    part_of_cell = np.empty(_N_SPLIT_CELLS + 1, np.int64)
-    n_parts = group_cells(counts[:-1], part_of_cell, starts)
-    part_of_cell[-1] = n_parts  # the NaNs'
-    places = starts[: n_parts + 1].copy()
-    for j in range(x.size):
-        part = uint64(part_of_cell[uint64(cells[j])])
-        place = uint64(places[part])
-        places[part] += 1
-        split[place] = x[j]
-        features[place] = uint32(j)
-    return n_parts
-
-
-@kernel
-def group_cells(counts, part_of_cell, starts):
-    """Group consecutive cells into parts of about the wanted size; returns the number of parts."""
-    part = 0
-    filled = 0
-    starts[0] = 0
-    for cell in range(counts.size):
-        held = filled - starts[part]
-        if held > 0 and held + counts[cell] > _PART:
-            part += 1
-            starts[part] = filled
-        part_of_cell[cell] = part
-        filled += counts[cell]
-    starts[part + 1] = filled
-    return part + 1
+def join_row(scratch, n_parts):
+    """Put the order together that :func:`order_row_in_parts` left."""
+    if n_parts > 0:
+        join_order(make_parts(scratch.split, scratch.order.size), n_parts, scratch.order)
 
 
 @kernel
@@ -736,13 +570,25 @@ def invert(order, narrow, places):
 
 
 @kernel
+def write_ranks(scratch, n_parts, narrow, ranks):
+    """Ranks of the row that :func:`order_row_in_parts` left; `narrow` is working space of 16-bit integers."""
+    if n_parts > 0:
+        parts = make_parts(scratch.split, scratch.order.size)
+        join_ranks(parts, n_parts, ranks)
+    else:
+        invert(scratch.order, narrow, ranks)
+
+
+@kernel
 def rank_rows(X, bits, flip, inf_key, words, sorter, memory, order, ranks, n_observed):
     """Order of every row of `X` and its inverse; counts of the values that are not NaN."""
     scratch = make_scratch(X, bits, sorter, memory)
     narrow = np.empty(min(X.shape[1], LONGEST), np.uint16)
     for i in range(X.shape[0]):
-        n_observed[i], _ = order_row(X[i], bits[i], flip, inf_key, words, i, scratch)
+        m, _, n_parts = order_row_in_parts(X[i], bits[i], flip, inf_key, words, i, scratch)
+        n_observed[i] = m
+        write_ranks(scratch, n_parts, narrow, ranks[i])
+        join_row(scratch, n_parts)
         found, goal = scratch.order, order[i]
         for r in range(found.size):
             goal[r] = found[r]
-        invert(found, narrow, ranks[i])
