@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import suquan
 from suquan._blocks import (
@@ -38,11 +38,11 @@ def test_threads_are_kept():
 
 
 def test_blocks_inside_a_block_do_not_wait_for_each_other():
-    def write_start(rows, total):
+    def sum_starts(rows, total, adds):
         total[:] = rows.start
 
     def inner_sum(_):
-        return sum_over_blocks(write_start, SHAPE, n_jobs=2)
+        return sum_over_blocks(sum_starts, SHAPE, n_jobs=2)
 
     totals = for_each_block(inner_sum, SHAPE, n_jobs=2)
     for total in totals:
@@ -52,15 +52,31 @@ def test_blocks_inside_a_block_do_not_wait_for_each_other():
 def test_vectors_of_a_sum_are_used_again():
     lent = []
 
-    def write(rows, total):
+    def sum_rows(rows, total, adds):
+        assert not adds
         total[:] = rows.start + 1
         lent.append(id(total))
 
-    total = sum_over_blocks(write, SHAPE, n_jobs=1)
+    total = sum_over_blocks(sum_rows, SHAPE, n_jobs=1)
     starts = [rows.start + 1 for rows in row_blocks(*SHAPE)]
     assert_array_equal(total, np.full(SHAPE[1], sum(starts)))
     assert len(lent) == len(starts)
     assert len(set(lent)) == 2  # the first one becomes the sum
+
+
+@pytest.mark.parametrize("shape", [(5, 1 << 19), (5, 70_000), (300, 3_000)])
+def test_sums_are_the_same_at_any_number_of_threads(shape):
+    X = np.random.default_rng(0).normal(size=shape)
+
+    def sum_rows(rows, total, adds):
+        if not adds:
+            total[:] = 0.0
+        for x in X[rows]:
+            total += x
+
+    one = sum_over_blocks(sum_rows, shape, n_jobs=1)
+    assert_array_equal(sum_over_blocks(sum_rows, shape, n_jobs=2), one)
+    assert_allclose(one, X.sum(axis=0), atol=1e-12)
 
 
 def test_a_sum_over_no_rows_is_zero():

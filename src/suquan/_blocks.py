@@ -130,13 +130,23 @@ def for_each_block(
 
 
 def sum_over_blocks(
-    write_sum: Callable[[slice, np.ndarray], None], shape: tuple[int, ...], n_jobs: int | None
+    sum_rows: Callable[[slice, np.ndarray, bool], None], shape: tuple[int, ...], n_jobs: int | None
 ) -> np.ndarray:
-    """Sum of what ``write_sum(rows, part)`` writes to vectors of shape (n_features,), one per block, in order.
+    """Sum over rows, of shape (n_features,): that of the first block, plus that of the second, and so on.
 
-    A vector is used again once it is added: one per block would take much memory where rows are long, and a
-    fresh one each time as long as the work.
+    ``sum_rows(rows, total, adds)`` sums rows one by one into `total`; what this holds counts only if it `adds`.
+
+    Vectors are used again: one per block would take much memory where rows are long, and a fresh one each time
+    as long as the work. Where blocks are single rows, one thread needs only the sum itself.
     """
+    if shape[0] == 0:
+        return np.zeros(shape[1])
+    blocks = list(row_blocks(*shape))
+    if len(blocks) == shape[0] and effective_n_jobs(n_jobs) == 1:
+        total = np.empty(shape[1])
+        for rows in blocks:
+            sum_rows(rows, total, rows.start > 0)
+        return total
     used: deque[np.ndarray] = deque()
 
     def sum_block(rows: slice) -> np.ndarray:
@@ -144,13 +154,11 @@ def sum_over_blocks(
             part = used.pop()
         except IndexError:
             part = np.empty(shape[1])
-        write_sum(rows, part)
+        sum_rows(rows, part, False)
         return part
 
     parts = _over_blocks(sum_block, shape, n_jobs)
-    total = next(parts, None)
-    if total is None:
-        return np.zeros(shape[1])
+    total = next(parts)
     for part in parts:
         total += part
         used.append(part)

@@ -382,8 +382,9 @@ class SampleOperator:
         c = np.ascontiguousarray(c, dtype=np.float64)
         vector = np.ascontiguousarray(vector, dtype=np.float64)
 
-        def sum_block(rows: slice, total: np.ndarray) -> None:
-            total.fill(0.0)
+        def sum_block(rows: slice, total: np.ndarray, adds: bool) -> None:
+            if not adds:
+                total.fill(0.0)
             sum_rows(c[rows], vector, *self._rows(rows), total)
 
         return sum_over_blocks(sum_block, self.codes.shape, n_jobs=self.n_jobs)

@@ -305,7 +305,7 @@ def mean_target(
     flag, _ = code_masks(codes.dtype)
     samples = KernelRows(X, dtype)
 
-    def sum_block(rows: slice, total: np.ndarray, scale: float = 1.0) -> None:
+    def sum_block(rows: slice, total: np.ndarray, adds: bool, scale: float = 1.0) -> None:
         for part, values in samples.parts(rows):
             operators.sum_sorted_rows(
                 *values,
@@ -314,7 +314,7 @@ def mean_target(
                 has_ties[part],
                 flag,
                 codes[part],
-                part.start > rows.start,
+                adds or part.start > rows.start,
                 total,
             )
 
@@ -324,7 +324,7 @@ def mean_target(
         raise_missing(X, n_observed, feature_names)
     weight = _usable_weights(sample_weight, n_observed).sum()
     with np.errstate(over="ignore", invalid="ignore"):
-        f = total / weight
+        f = np.divide(total, weight, out=total)
         if not np.all(np.isfinite(f)):  # the sum overflowed, or the data are infinite
             sum_scaled = partial(sum_block, scale=1.0 / weight)
             f = sum_over_blocks(sum_scaled, X.shape, n_jobs=n_jobs)
