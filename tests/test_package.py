@@ -168,7 +168,7 @@ def test_kernels_compile_in_memory_where_nothing_can_be_written(tmp_path):
 def test_kernels_are_cached_where_they_can_be(tmp_path):
     code = (
         "import json, suquan\n"
-        "from suquan._kernels.ranking import sortable\n"
+        "from suquan._kernels.cells import sortable\n"
         "sortable(1, 0)\n"
         "print(json.dumps(sum(sortable.stats.cache_misses.values())))"
     )
