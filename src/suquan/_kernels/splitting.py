@@ -29,8 +29,8 @@ _MORE_PARTS = 4
 _LOOK_EVERY = 128
 # Values whose parts are found before they are brought there.
 _SOME = 1024
-# How many values ahead the memory of a part is fetched.
-_AHEAD = uint64(16)
+# How many values or ranks ahead the memory of a part is fetched.
+_AHEAD = uint64(32)
 
 
 class Parts(NamedTuple):
@@ -221,10 +221,12 @@ def join_ranks(parts, n_parts, ranks):
     """Write the rank of every value of the row."""
     places = parts.starts[:n_parts].copy()
     by_part = parts.ranks
+    memory = pointer_to(by_part, 0)
     for j in range(parts.ids.size):
         part = uint64(parts.ids[j])
         place = uint64(places[part])
         places[part] = place + uint64(1)
+        prefetch(memory, (place + _AHEAD) * uint64(by_part.itemsize))
         ranks[j] = by_part[place]
 
 
