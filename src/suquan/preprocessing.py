@@ -21,7 +21,6 @@ from suquan.ranking import (
     TIES,
     as_samples,
     check_choice,
-    code_dtype,
     code_masks,
     kernel_dtype,
     raise_missing,
@@ -116,17 +115,17 @@ def _normalize(
     samples = KernelRows(X, dtype)
     target = f.astype(dtype, copy=False)
     memory = ThreadMemory(operators.write_size(f.size))
-    rank_dtype = code_dtype(f.size)
+    masks = code_masks(np.dtype(np.uint32))
 
     def normalize_block(rows: slice) -> None:
-        ranked = np.empty(f.size, rank_dtype)
+        ranked = np.empty(f.size, np.uint32)
         for part, values in samples.parts(rows):
             operators.normalize_rows(
                 *values,
                 f,
                 target,
                 memory.get(),
-                *code_masks(rank_dtype),
+                *masks,
                 TIES[ties],
                 n_observed[part],
                 ranked,
