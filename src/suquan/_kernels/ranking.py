@@ -36,7 +36,6 @@ from suquan._kernels.splitting import (
     join_order,
     join_ranks,
     make_parts,
-    part_memory,
     room_for_parts,
     split_by_counts,
     split_by_looks,
@@ -341,9 +340,10 @@ def order_row(x, bits, flip, inf_key, words, i, scratch):
 
 @kernel
 def order_row_in_parts(x, bits, flip, inf_key, words, i, scratch):
-    """What :func:`order_row` does, but a row that was split is left with the orders of its parts.
+    """What :func:`order_row` does, but a row that was split is left in parts with ranks, not with an order.
 
-    Returns, also, the number of these, 0 for one that was not split.
+    Returns the number of parts too, 0 for a row that was not split; see :func:`join_row` and
+    :func:`write_ranks`.
     """
     order, values = scratch.order, scratch.values[: x.size]
     if words.shape[0] > 0 and not ends_with_nan(words[i]):
@@ -512,7 +512,7 @@ def order_parts(bits, flip, inf_key, parts, n_parts, scratch):
     """
     values, order = scratch.values, scratch.order
     split_bits = values.view(bits.dtype)
-    ordered = part_memory(scratch.split, order.size).view(values.dtype)
+    ordered = parts.rest.view(values.dtype)
     begins, starts = parts.begins, parts.starts
     narrow = np.empty(LONGEST, np.uint16)
     tied = False
@@ -551,7 +551,7 @@ def order_parts(bits, flip, inf_key, parts, n_parts, scratch):
 
 @kernel
 def join_row(scratch, n_parts):
-    """Put the order together that :func:`order_row_in_parts` left."""
+    """Write the order of a row that :func:`order_row_in_parts` left in parts to ``scratch.order``."""
     if n_parts > 0:
         join_order(make_parts(scratch.split, scratch.order.size), n_parts, scratch.order)
 

@@ -40,37 +40,34 @@ class Parts(NamedTuple):
     begins: np.ndarray  # int64: where a part lies
     starts: (
         np.ndarray
-    )  # int64: the place of its first value in the order of the row; one more than parts
+    )  # int64: the place of its first value in the row's order; one more than parts
     ranks: np.ndarray  # uint32: of the values of each part in the row, part after part
     features: np.ndarray  # uint32: working space
+    rest: np.ndarray  # int64: memory for the values of a part that has its room
 
 
 @kernel
 def split_size(n_features, item_size):
     """Numbers of 8 bytes in the memory for rows that are split; see :func:`make_parts`."""
-    return (
-        2 * _MOST_PARTS + n_features // 4 + 1 + 2 * (n_features // 2 + 1) + _ROOM * item_size // 8
-    )
+    n_ids, n_ranks = n_features // 4 + 1, n_features // 2 + 1
+    return 2 * _MOST_PARTS + n_ids + 2 * n_ranks + _ROOM * item_size // 8
 
 
 @kernel
 def make_parts(memory, n_features):
     """The parts of a row of that length, in `memory`, an array of int64."""
+    n_ids, n_ranks = n_features // 4 + 1, n_features // 2 + 1
     ids = memory[2 * _MOST_PARTS :]
-    ranks = ids[n_features // 4 + 1 :]
+    ranks = ids[n_ids:]
+    features = ranks[n_ranks:]
     return Parts(
         ids.view(np.uint16)[:n_features],
         memory[:_MOST_PARTS],
         memory[_MOST_PARTS : 2 * _MOST_PARTS],
         ranks.view(np.uint32)[:n_features],
-        ranks[n_features // 2 + 1 :].view(np.uint32)[:n_features],
+        features.view(np.uint32)[:n_features],
+        features[n_ranks:],
     )
-
-
-@kernel
-def part_memory(memory, n_features):
-    """Memory for the values of a part that has its room, behind that of :func:`make_parts`."""
-    return memory[2 * _MOST_PARTS + n_features // 4 + 1 + 2 * (n_features // 2 + 1) :]
 
 
 @kernel
