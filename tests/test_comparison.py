@@ -388,7 +388,7 @@ def wait_until(condition, seconds=120):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-@pytest.mark.parametrize("everyone", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("everyone", [True, False])
 def test_ctrl_c_leaves_a_valid_checkpoint_and_no_process(tmp_path, everyone):
     script, checkpoint = tmp_path / "script.py", tmp_path / "checkpoint"
     script.write_text(INTERRUPTED)

@@ -23,7 +23,7 @@ _N_BLOCKS = 8
 
 
 class Bits(NamedTuple):
-    """How the ranking kernels see values of one type; see :mod:`suquan._kernels.ranking`."""
+    """How the ranking kernels see values of one type; see :mod:`suquan._kernels.cells`."""
 
     view: type
     flip: int

@@ -51,7 +51,7 @@ class KernelRows:
     def parts(self, rows: slice) -> Iterator[tuple[slice, tuple[Any, ...]]]:
         """Slices of the block `rows`, each with the arguments by which a kernel orders its rows.
 
-        These are the values, their bits, flip and inf_key (see :mod:`suquan._kernels.ranking`), the sorted
+        These are the values, their bits, flip and inf_key (see :mod:`suquan._kernels.cells`), the sorted
         words, of which there are none if NumPy does not sort rows of this length, the address of the kernels'
         own sorter, and working memory.
         """
