@@ -1,96 +1,605 @@
-"""Losses ℓ(y, u) of a score u: value, gradient and curvature in u.
+"""Losses of scores: all that solvers, estimators and Dask ask of a loss is one class here.
 
-Every loss works on a batch: ``y`` holds one encoded label per sample and ``u`` the scores, of shape
-(n_samples,) for :class:`Logistic` and :class:`Squared`, (n_samples, n_classes) for :class:`Softmax`.
-Values and derivatives are per sample and unweighted; weights belong to the objective.
+A loss works on the whole vector of scores with the samples' weights,
+
+    L(u) = Σ_i s_i ℓ(y_i, u_i),
+
+so that a loss that is no sum over samples fits in too. ``y`` holds encoded labels, one row per sample, and
+``u`` scores of shape (n_samples,). Several outputs make it (n_samples, n_outputs), or that array flattened, the outputs
+of a sample side by side. Gradients have the shape of u. :class:`Loss` is the protocol: an object of a class that
+follows it can be given to the estimators as ``loss=``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+from numpy.typing import NDArray
+from scipy.special import expit, log_softmax, logit, softmax, xlog1py, xlogy
+
+Array = NDArray[Any]
+
+# Log-odds given to a class or a count that is absent: its loss is 1e-22, and the exponentials stay finite.
+_RAREST = 1e-22
+# How far rounding may carry a dual point beyond the domain of the conjugate.
+_ROUNDING = 1e-9
+
+
+class Curvature(Protocol):
+    """Hessian H = A Aᵀ of a weighted loss in its n_scores scores, positive semidefinite.
+
+    Vectors x, v have shape (n_scores,) or (n_scores, n_columns), the outputs of a sample side by side. Products
+    have the type of x and v.
+    """
+
+    def product(self, x: Array) -> Array:
+        """H x."""
+
+    def root(self, v: Array) -> Array:
+        """A v."""
+
+    def root_adjoint(self, x: Array) -> Array:
+        """Aᵀ x."""
+
+    def diagonal(self) -> Array:
+        """Diagonal of H, of shape (n_scores,)."""
+
+    def take(self, samples: Any) -> Curvature:
+        """The same for some samples, where the loss is a sum over samples."""
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """What the package asks of a loss; all methods are pure functions of their arguments.
+
+    Attributes
+    ----------
+    name : str
+        What messages and model files call it.
+    is_classification : bool
+        Whether labels are classes.
+    n_outputs : int
+        Scores per sample.
+    is_quadratic : bool
+        Whether the curvature is the same at all scores, so that Newton's model is exact.
+    couples_samples : bool
+        Whether the curvature has entries between samples, so that it must not be cut into parts.
+    """
+
+    name: str
+    is_classification: bool
+    n_outputs: int
+    is_quadratic: bool
+    couples_samples: bool
+
+    def encode(self, labels: Array, used: Array) -> tuple[Loss, Array, Array | None]:
+        """The loss for these labels, the labels as it wants them, and the classes (None for values).
+
+        `used` is the mask of the samples that count.
+        """
+
+    def value(self, y: Array, u: Array, s: Array) -> float:
+        """L(u) ≥ 0."""
+
+    def gradient(self, y: Array, u: Array, s: Array) -> Array:
+        """∂L/∂u, of the shape of u."""
+
+    def hessian(self, y: Array, u: Array, s: Array) -> Curvature:
+        """∂²L/∂u²."""
+
+    def conjugate(self, y: Array, a: Array, s: Array) -> float:
+        """sup over u of a·u − L(u), infinite outside its domain."""
+
+    def scores_of_dual(self, y: Array, a: Array, s: Array) -> Array:
+        """Scores u with ∂L/∂u = a, up to shifts that the loss ignores."""
+
+    def best_constant(self, y: Array, s: Array) -> Array:
+        """Scores of the best model without features, of shape (n_outputs,)."""
+
+    def smoothness_unit(self, y: Array, s: Array) -> float:
+        """What useful strengths of the smoothness penalty grow with."""
+
+    def mean(self, u: Array) -> Array:
+        """Predictions at the scores: values, or probabilities of shape (n_samples, n_classes)."""
+
+
+# -- curvatures -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DiagonalCurvature:
+    """H = diag(d), of losses with one score per sample."""
+
+    d: Array
+
+    def product(self, x: Array) -> Array:
+        """D x."""
+        return _rows(self.d, x) * x
+
+    def root(self, v: Array) -> Array:
+        """D^½ v."""
+        return _rows(np.sqrt(self.d), v) * v
+
+    root_adjoint = root
+
+    def diagonal(self) -> Array:
+        """The vector d."""
+        return self.d
+
+    def take(self, samples: Any) -> DiagonalCurvature:
+        """Curvature of some samples."""
+        return DiagonalCurvature(self.d[samples])
+
+
+@dataclass(frozen=True)
+class SoftmaxCurvature:
+    """H = s_i (diag(π_i) − π_i π_iᵀ) for every sample i, with π and s.
+
+    diag(π) − π πᵀ = diag(√π) (I − √π √πᵀ) diag(√π), and the middle is a projection.
+    """
+
+    probabilities: Array
+    s: Array
+
+    def _per_sample(self, x: Array) -> Array:
+        return x.reshape(*self.probabilities.shape, -1)
+
+    def _factors(self, x: Array) -> tuple[Array, Array]:
+        """√π and √s √π, to multiply arrays of shape (n_samples, n_outputs, n_columns)."""
+        root = np.sqrt(self.probabilities)[:, :, None].astype(x.dtype, copy=False)
+        return root, np.sqrt(self.s)[:, None, None].astype(x.dtype, copy=False) * root
+
+    def product(self, x: Array) -> Array:
+        """H x."""
+        return self.root(self.root_adjoint(x))
+
+    def root(self, v: Array) -> Array:
+        """√s diag(√π) (I − √π √πᵀ) v."""
+        p, q = self._factors(v)
+        rows = self._per_sample(v)
+        return (q * (rows - p * np.sum(p * rows, axis=1, keepdims=True))).reshape(v.shape)
+
+    def root_adjoint(self, x: Array) -> Array:
+        """√s (I − √π √πᵀ) diag(√π) x."""
+        p, q = self._factors(x)
+        rows = q * self._per_sample(x)
+        return (rows - p * np.sum(p * rows, axis=1, keepdims=True)).reshape(x.shape)
+
+    def diagonal(self) -> Array:
+        """s π (1 − π)."""
+        p = self.probabilities
+        return (self.s[:, None] * p * (1.0 - p)).ravel()
+
+    def take(self, samples: Any) -> SoftmaxCurvature:
+        """Curvature of some samples."""
+        return SoftmaxCurvature(self.probabilities[samples], self.s[samples])
+
+
+def _rows(d: Array, x: Array) -> Array:
+    """d in the type of x, to multiply its rows."""
+    d = d.astype(x.dtype, copy=False)
+    return d[:, None] if x.ndim == 2 else d
+
+
+# -- classes ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Logistic:
     """log(1 + exp(−y u)) for y ∈ {−1, +1}."""
 
-    curvature_bound = 0.25
+    name = "logistic"
+    is_classification = True
     n_outputs = 1
+    is_quadratic = False
+    couples_samples = False
 
-    def value(self, y, u):
-        """Loss of each sample, shape (n_samples,): max(−y u, 0) + log(1 + exp(−|u|))."""
+    def encode(self, labels, used):
+        """Labels ±1 of two classes, the second one positive."""
+        classes = _classes(labels, used)
+        if len(classes) != 2:
+            raise ValueError(
+                f"loss='logistic' is for two classes; got {len(classes)}. Choose loss='auto' or 'softmax'."
+            )
+        return self, np.where(_codes(labels, classes) == 1, 1.0, -1.0), classes
+
+    def value(self, y, u, s):
+        """Σ s [max(−y u, 0) + log(1 + exp(−|u|))]."""
         value = _exp_minus_abs(u)
         np.log1p(value, out=value)
         value += np.maximum(-y * u, 0.0)
-        return value
+        return float(s @ value)
 
-    def gradient(self, y, u):
-        """Derivative of the loss in u: −y / (1 + exp(y u))."""
+    def gradient(self, y, u, s):
+        """−s y / (1 + exp(y u))."""
         margin = np.multiply(y, u, dtype=np.float64)
         with np.errstate(over="ignore"):  # 1/∞ is the right limit
             gradient = np.exp(margin, out=margin)
         gradient += 1.0
-        return np.divide(-y, gradient, out=gradient)
+        return np.divide(-y * s, gradient, out=gradient)
 
-    def curvature(self, y, u):
-        """Second derivative in u: e / (1 + e)² with e = exp(−|u|)."""
+    def hessian(self, y, u, s):
+        """s e / (1 + e)² with e = exp(−|u|), on the diagonal."""
         curvature = _exp_minus_abs(u)
         squared = curvature + 1.0
         squared *= squared
         curvature /= squared
-        return curvature
+        curvature *= s
+        return DiagonalCurvature(curvature)
+
+    def conjugate(self, y, a, s):
+        """Σ s [q log q + (1 − q) log(1 − q)] with q = −y a / s in [0, 1]."""
+        q = _share(-y * a, s)
+        if _is_outside(q, 1.0):
+            return np.inf
+        q = np.clip(q, 0.0, 1.0)
+        return float(s @ (xlogy(q, q) + xlog1py(1.0 - q, -q)))
+
+    def scores_of_dual(self, y, a, s):
+        """−y log(q / (1 − q)) with q = −y a / s."""
+        return -y * logit(np.clip(_share(-y * a, s), 1e-300, 1.0 - 1e-16))
+
+    def best_constant(self, y, s):
+        """Log-odds of the positive class."""
+        positive, negative = np.log(np.maximum([s @ (y > 0), s @ (y <= 0)], _RAREST))
+        return np.array([positive - negative])
+
+    def smoothness_unit(self, y, s):
+        """One: the loss has no unit."""
+        return 1.0
+
+    def mean(self, u):
+        """Probabilities of both classes, shape (n_samples, 2)."""
+        return np.column_stack([expit(-np.ravel(u)), expit(np.ravel(u))])
 
 
-def _exp_minus_abs(u):
+@dataclass(frozen=True)
+class Softmax:
+    """−log softmax(u)_y for y ∈ {0, …, n_outputs − 1}; the scores of a sample lie side by side."""
+
+    n_outputs: int = 0
+
+    name = "softmax"
+    is_classification = True
+    is_quadratic = False
+    couples_samples = False
+
+    def encode(self, labels, used):
+        """Numbers of the classes."""
+        classes = _classes(labels, used)
+        return replace(self, n_outputs=len(classes)), _codes(labels, classes), classes
+
+    def _of_samples(self, u):
+        return np.reshape(u, (-1, self.n_outputs))
+
+    def value(self, y, u, s):
+        """−Σ s log softmax(u)_y."""
+        logs = log_softmax(self._of_samples(u), axis=1)
+        return -float(s @ np.take_along_axis(logs, y[:, None], axis=1)[:, 0])
+
+    def gradient(self, y, u, s):
+        """s (softmax(u) − e_y)."""
+        g = softmax(self._of_samples(u), axis=1)
+        g[np.arange(len(y)), y] -= 1.0
+        g *= s[:, None]
+        return g.reshape(np.shape(u))
+
+    def hessian(self, y, u, s):
+        """s (diag(π) − π πᵀ) of every sample, π = softmax(u)."""
+        return SoftmaxCurvature(softmax(self._of_samples(u), axis=1), s)
+
+    def _dual_probabilities(self, y, a, s):
+        """a / s + e_y."""
+        q = self._of_samples(a) / np.where(s > 0.0, s, 1.0)[:, None]
+        q[np.arange(len(y)), y] += 1.0
+        return q
+
+    def conjugate(self, y, a, s):
+        """Σ s Σ_k q_k log q_k with q = a / s + e_y on the simplex."""
+        q = self._dual_probabilities(y, a, s)
+        q = q[s > 0.0]
+        if _is_outside(q, 1.0) or np.any(np.abs(q.sum(axis=1) - 1.0) > _ROUNDING):
+            return np.inf
+        q = np.clip(q, 0.0, 1.0)
+        return float(s[s > 0.0] @ xlogy(q, q).sum(axis=1))
+
+    def scores_of_dual(self, y, a, s):
+        """The logarithms of q."""
+        q = np.maximum(self._dual_probabilities(y, a, s), 1e-300)
+        return np.log(q).reshape(np.shape(a))
+
+    def best_constant(self, y, s):
+        """Logarithms of the class frequencies, of sum 0."""
+        frequency = np.bincount(y, weights=s, minlength=self.n_outputs)
+        b = np.log(np.maximum(frequency, _RAREST))
+        return b - b.mean()
+
+    def smoothness_unit(self, y, s):
+        """One: the loss has no unit."""
+        return 1.0
+
+    def mean(self, u):
+        """Probabilities of the classes, shape (n_samples, n_classes)."""
+        return softmax(self._of_samples(u), axis=1)
+
+
+def _classes(labels: Array, used: Array) -> Array:
+    """Classes of the samples that count; at least two."""
+    classes = np.unique(labels[used])
+    if len(classes) < 2:
+        raise ValueError(
+            f"samples of at least two classes are needed; got {len(classes)} class: "
+            f"{classes.tolist()}."
+        )
+    return classes
+
+
+def _codes(labels: Array, classes: Array) -> Array:
+    """Number of the class of each label; labels that no sample that counts has are given any class."""
+    return np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+
+
+def _exp_minus_abs(u: Array) -> Array:
     """exp(−|u|), which never overflows, in a new array."""
     out = np.abs(u, dtype=np.float64)
     np.negative(out, out=out)
     return np.exp(out, out=out)
 
 
+# -- values -----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Squared:
     """(y − u)², without a half."""
 
-    curvature_bound = 2.0
+    name = "squared"
+    is_classification = False
     n_outputs = 1
+    is_quadratic = True
+    couples_samples = False
 
-    def value(self, y, u):
-        """Loss of each sample, shape (n_samples,)."""
-        return (y - u) ** 2
+    def encode(self, labels, used):
+        """Labels as floats."""
+        return self, np.asarray(labels, dtype=np.float64), None
 
-    def gradient(self, y, u):
-        """Derivative of the loss in u: 2 (u − y)."""
-        return 2.0 * (u - y)
+    def value(self, y, u, s):
+        """Σ s (y − u)²."""
+        return float(s @ (y - u) ** 2)
 
-    def curvature(self, y, u):
-        """Second derivative in u: 2."""
-        return np.full(np.shape(u), 2.0)
+    def gradient(self, y, u, s):
+        """2 s (u − y)."""
+        return 2.0 * s * (u - y)
+
+    def hessian(self, y, u, s):
+        """2 s on the diagonal."""
+        return DiagonalCurvature(2.0 * np.asarray(s, dtype=np.float64))
+
+    def conjugate(self, y, a, s):
+        """Σ a y + a² / (4 s)."""
+        return float(a @ y + 0.25 * (a * _share(a, s)).sum())
+
+    def scores_of_dual(self, y, a, s):
+        """y + a / (2 s)."""
+        return y + 0.5 * _share(a, s)
+
+    def best_constant(self, y, s):
+        """Mean of y."""
+        return np.array([s @ y / s.sum()])
+
+    def smoothness_unit(self, y, s):
+        """Variance of y."""
+        return float(np.average((y - np.average(y, weights=s)) ** 2, weights=s))
+
+    def mean(self, u):
+        """The scores, shape (n_samples,)."""
+        return np.ravel(u)
 
 
 @dataclass(frozen=True)
-class Softmax:
-    """−log softmax(u)_y for y ∈ {0, …, n_outputs − 1}; u has shape (n_samples, n_outputs)."""
+class Huber:
+    """(y − u)² where |y − u| ≤ delta, and 2 delta |y − u| − delta² beyond: residuals count as at most delta."""
 
-    n_outputs: int
-    curvature_bound = 0.5  # largest eigenvalue of diag(π) − π πᵀ
+    delta: float = 1.35
 
-    def value(self, y, u):
-        """Loss of each sample, shape (n_samples,)."""
-        return -np.take_along_axis(log_softmax(u, axis=1), y[:, None], axis=1)[:, 0]
+    name = "huber"
+    is_classification = False
+    n_outputs = 1
+    is_quadratic = False
+    couples_samples = False
 
-    def gradient(self, y, u):
-        """Gradient in u: softmax(u) − e_y, shape (n_samples, n_outputs)."""
-        g = softmax(u, axis=1)
-        g[np.arange(len(y)), y] -= 1.0
-        return g
+    def encode(self, labels, used):
+        """Labels as floats."""
+        return self, np.asarray(labels, dtype=np.float64), None
 
-    def curvature(self, y, u):
-        """Class probabilities π; the Hessian in u is diag(π) − π πᵀ, shape (n_samples, n_outputs)."""
-        return softmax(u, axis=1)
+    def value(self, y, u, s):
+        """Σ s m (2 |r| − m) with r = y − u, m = min(|r|, delta)."""
+        size = np.abs(y - u)
+        clipped = np.minimum(size, self.delta)
+        return float(s @ (clipped * (2.0 * size - clipped)))
+
+    def gradient(self, y, u, s):
+        """2 s r, with the residual r = u − y cut to ±delta."""
+        return 2.0 * s * np.clip(u - y, -self.delta, self.delta)
+
+    def hessian(self, y, u, s):
+        """2 s where the residual is at most delta, 0 beyond, on the diagonal."""
+        return DiagonalCurvature(2.0 * s * (np.abs(u - y) <= self.delta))
+
+    def conjugate(self, y, a, s):
+        """Σ a y + a² / (4 s) where |a| ≤ 2 s delta."""
+        v = _share(a, s)
+        if np.any(np.abs(v) > 2.0 * self.delta * (1.0 + _ROUNDING)):
+            return np.inf
+        return float(a @ y + 0.25 * (a @ v))
+
+    def scores_of_dual(self, y, a, s):
+        """y + a / (2 s)."""
+        return y + 0.5 * _share(a, s)
+
+    def best_constant(self, y, s):
+        """Root of Σ s clip(b − y): bisection from the quantiles, which enclose it."""
+        low, high = float(np.min(y)), float(np.max(y))
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            if not low < middle < high:
+                break
+            if self.gradient(y, middle, s).sum() > 0.0:
+                high = middle
+            else:
+                low = middle
+        return np.array([0.5 * (low + high)])
+
+    def smoothness_unit(self, y, s):
+        """Loss of the best constant."""
+        return self.value(y, self.best_constant(y, s)[0], s) / s.sum()
+
+    def mean(self, u):
+        """The scores, shape (n_samples,)."""
+        return np.ravel(u)
 
 
-Loss = Logistic | Squared | Softmax
+@dataclass(frozen=True)
+class Poisson:
+    """exp(u) − y u + y log y − y for y ≥ 0: half the Poisson deviance, with the log link."""
+
+    name = "poisson"
+    is_classification = False
+    n_outputs = 1
+    is_quadratic = False
+    couples_samples = False
+
+    def encode(self, labels, used):
+        """Labels as floats, none negative."""
+        y = np.asarray(labels, dtype=np.float64)
+        if np.any(y[used] < 0.0) or not np.any(y[used] > 0.0):
+            raise ValueError(
+                "loss='poisson' is for counts: y must not be negative, nor all zero; its smallest value is "
+                f"{y[used].min():g}. Choose loss='squared'."
+            )
+        return self, y, None
+
+    def value(self, y, u, s):
+        """Σ s [exp(u) − y u + y log y − y]."""
+        with np.errstate(over="ignore"):  # an infinite value ends a line search
+            return float(s @ (np.exp(u) - y * u + xlogy(y, y) - y))
+
+    def gradient(self, y, u, s):
+        """s (exp(u) − y)."""
+        return s * (np.exp(u) - y)
+
+    def hessian(self, y, u, s):
+        """s exp(u) on the diagonal."""
+        return DiagonalCurvature(s * np.exp(u))
+
+    def conjugate(self, y, a, s):
+        """Σ s [m log m − m − y log y + y] with the mean m = y + a / s ≥ 0."""
+        m = y + _share(a, s)
+        if np.any(m < -_ROUNDING * (1.0 + y)):
+            return np.inf
+        m = np.maximum(m, 0.0)
+        return float(s @ (xlogy(m, m) - m - xlogy(y, y) + y))
+
+    def scores_of_dual(self, y, a, s):
+        """Logarithm of y + a / s."""
+        return np.log(np.maximum(y + _share(a, s), 1e-300))
+
+    def best_constant(self, y, s):
+        """Logarithm of the mean of y."""
+        return np.log(np.maximum([s @ y / s.sum()], _RAREST))
+
+    def smoothness_unit(self, y, s):
+        """Loss of the best constant."""
+        return self.value(y, self.best_constant(y, s)[0], s) / s.sum()
+
+    def mean(self, u):
+        """Expected counts exp(u), shape (n_samples,)."""
+        return np.exp(np.ravel(u))
+
+
+def _share(a: Array, s: Array) -> Array:
+    """The quotient a / s, 0 where the weight is 0."""
+    return np.divide(a, s, out=np.zeros(np.shape(a)), where=s > 0.0)
+
+
+def _is_outside(q: Array, high: float) -> bool:
+    """Whether some q lies outside [0, high] by more than rounding."""
+    return bool(np.any(q < -_ROUNDING) or np.any(q > high + _ROUNDING))
+
+
+# -- by name ----------------------------------------------------------------------------------------
+
+CLASSIFICATION_LOSSES = ("auto", "logistic", "softmax")
+REGRESSION_LOSSES = ("squared", "huber", "poisson")
+
+
+def make_loss(loss: Any, n_classes: int | None = None, *, huber_delta: float = 1.35) -> Loss:
+    """Loss by its name; an object that follows :class:`Loss` is returned as it is.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        "logistic", "softmax", "squared", "huber" or "poisson"; "auto": logistic for two classes, softmax for
+        more.
+    n_classes : int, default=None
+        Number of classes, for "auto" and "softmax".
+    huber_delta : float, default=1.35
+        Residual from which the Huber loss is linear.
+
+    Returns
+    -------
+    Loss
+
+    Examples
+    --------
+    >>> from suquan.losses import make_loss
+    >>> make_loss("auto", n_classes=3)
+    Softmax(n_outputs=3)
+    """
+    if not isinstance(loss, str):
+        if isinstance(loss, Loss):
+            return loss
+        raise TypeError(
+            "loss must be a name, or an object that follows suquan.losses.Loss; one of class "
+            f"{type(loss).__name__} does not."
+        )
+    if loss == "auto":
+        loss = "softmax" if n_classes is not None and n_classes > 2 else "logistic"
+    makers = {
+        "logistic": Logistic,
+        "softmax": lambda: Softmax(n_classes or 0),
+        "squared": Squared,
+        "huber": lambda: Huber(huber_delta),
+        "poisson": Poisson,
+    }
+    if loss not in makers:
+        known = ", ".join(repr(name) for name in ("auto", *makers))
+        raise ValueError(f"loss is {loss!r}; choose one of {known}.")
+    return makers[loss]()
+
+
+# -- signatures without weights, until all callers give them ------------------------------------------
+
+
+def _with_and_without_weights(new, old):
+    def method(self, y, u, s=None):
+        return old(self, y, u) if s is None else new(self, y, u, s)
+
+    return method
+
+
+def _accept_calls_without_weights() -> None:
+    from suquan import _losses_before as before
+
+    for cls in (Logistic, Softmax, Squared):
+        old = getattr(before, cls.__name__)
+        for name in ("value", "gradient"):
+            both = _with_and_without_weights(getattr(cls, name), getattr(old, name))
+            setattr(cls, name, both)
+        cls.curvature = old.curvature
+        cls.curvature_bound = old.curvature_bound
+
+
+_accept_calls_without_weights()
