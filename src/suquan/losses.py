@@ -5,9 +5,9 @@ A loss works on the whole vector of scores with the samples' weights,
     L(u) = Σ_i s_i ℓ(y_i, u_i),
 
 so that a loss that is no sum over samples fits in too. ``y`` holds encoded labels, one row per sample, and
-``u`` scores of shape (n_samples,). Several outputs make it (n_samples, n_outputs), or that array flattened, the outputs
-of a sample side by side. Gradients have the shape of u. :class:`Loss` is the protocol: an object of a class that
-follows it can be given to the estimators as ``loss=``.
+``u`` the scores, of shape (n_samples,). Several outputs make it (n_samples, n_outputs), or that array
+flattened: the outputs of a sample lie side by side. Gradients have the shape of u. :class:`Loss` is the
+protocol: an object of a class that follows it can be given to the estimators as ``loss=``.
 """
 
 from __future__ import annotations
@@ -60,8 +60,6 @@ class Loss(Protocol):
         What messages and model files call it.
     is_classification : bool
         Whether labels are classes.
-    n_outputs : int
-        Scores per sample.
     is_quadratic : bool
         Whether the curvature is the same at all scores, so that Newton's model is exact.
     couples_samples : bool
@@ -70,9 +68,12 @@ class Loss(Protocol):
 
     name: str
     is_classification: bool
-    n_outputs: int
     is_quadratic: bool
     couples_samples: bool
+
+    @property
+    def n_outputs(self) -> int:
+        """Scores per sample."""
 
     def encode(self, labels: Array, used: Array) -> tuple[Loss, Array, Array | None]:
         """The loss for these labels, the labels as it wants them, and the classes (None for values).
@@ -567,7 +568,7 @@ def make_loss(loss: Any, n_classes: int | None = None, *, huber_delta: float = 1
         )
     if loss == "auto":
         loss = "softmax" if n_classes is not None and n_classes > 2 else "logistic"
-    makers = {
+    makers: dict[str, Any] = {
         "logistic": Logistic,
         "softmax": lambda: Softmax(n_classes or 0),
         "squared": Squared,
@@ -598,8 +599,7 @@ def _accept_calls_without_weights() -> None:
         for name in ("value", "gradient"):
             both = _with_and_without_weights(getattr(cls, name), getattr(old, name))
             setattr(cls, name, both)
-        cls.curvature = old.curvature
-        cls.curvature_bound = old.curvature_bound
+        setattr(cls, "curvature", old.curvature)  # noqa: B010
 
 
 _accept_calls_without_weights()
