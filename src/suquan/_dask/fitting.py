@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from suquan._dask._common import DaskBlockError, as_numpy, block_name
 from suquan._dask.blocks import BlockRows, Blocks, RankedBlock
 from suquan._dask.collections import check_row_blocks, take_rows
-from suquan._dask.journal import Journal, checkpoint_directory, fingerprint
+from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
 from suquan._dask.preprocessing import learn
 from suquan._dask.problem import BlockedProblem, BlockOperator
 from suquan.linear_model import EncodedData, standardize_start, warn_nothing_to_rank
@@ -37,14 +37,15 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     estimator._check_task(data)
     if data.classes is not None:
         estimator.classes_ = data.classes
-    splits = None
+    splits, drawn = None, copy.copy(estimator)
+    drawn.random_state = repeatable_seed(estimator.random_state)
     if estimator.method == "crossfit":
-        splits = estimator._splits(data.loss, data.y, as_numpy(groups), data.weights)
+        splits = drawn._splits(data.loss, data.y, as_numpy(groups), data.weights)
     rows = _block_rows(X, data, splits)
     used = data.weights > 0
     y_used, weights = data.y[used], data.weights[used]
     blocks = Blocks(X, rows, estimator.ties, estimator.missing, None)
-    blocks.journal = _journal(estimator, blocks, y_used, weights, splits)
+    blocks.journal = _journal(drawn, blocks, y_used, weights, splits)
     operator: Any = BlockOperator(blocks)
     problem = BlockedProblem.of(
         estimator._problem(operator, data.loss, y_used, weights, data.smoothness_unit), splits
