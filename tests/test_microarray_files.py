@@ -378,7 +378,7 @@ def test_damage_raises_nothing_but_the_declared_error_and_takes_no_memory(kind, 
     path = tmp_path / "chip"
 
     @settings(
-        max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(mutations(len(data)))
     def check(changes):

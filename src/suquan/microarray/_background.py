@@ -1,4 +1,7 @@
-"""RMA's background correction: the expected signal of a probe under a normal plus exponential model."""
+"""RMA's background correction: the expected signal of a probe under a normal plus exponential model.
+
+Raw intensities come in and corrected ones go out, array by array; `rma` calls it first.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from scipy import fft
 from scipy.special import erfcx
 
 from suquan._blocks import for_each_block
-from suquan._kernels.microarray import bin_linearly
 from suquan.microarray._probes import as_arrays, named_like
 
 # Nodes of the density estimate; its argmax is one of them, so this number is part of the definition.
 N_NODES = 1 << 14
-# Beyond this many standard deviations below the background, the expansion is more exact than the formula.
-_FAR = 100.0
+# So many standard deviations below the background, the expansion is more exact than the formula.
+_EXPANSION_BELOW = -100.0
 
 
 class Background(NamedTuple):
@@ -117,7 +119,7 @@ def expected_signal(x: np.ndarray, background: Background) -> np.ndarray:
     with np.errstate(over="ignore"):
         # φ(z)/Φ(z) through the scaled complementary error function, which does not underflow
         signal = z + np.sqrt(2.0 / np.pi) / erfcx(z * -np.sqrt(0.5))
-    far = z < -_FAR
+    far = z < _EXPANSION_BELOW
     t = -z[far]
     signal[far] = (1.0 - 2.0 / t**2 + 10.0 / t**4 - 74.0 / t**6) / t
     return sd * signal
@@ -154,11 +156,15 @@ def bandwidth(x: np.ndarray) -> float:
 
 
 def bin_on_nodes(x: np.ndarray, low: float, step: float) -> np.ndarray:
-    """Share of the values at each node; as many empty nodes follow, room for the smoothing to wrap into."""
-    counts = np.zeros(2 * N_NODES)
-    bin_linearly(np.ascontiguousarray(x), low, step, counts[:N_NODES])
-    counts /= x.size
-    return counts
+    """Share of the values at each node; as many empty nodes follow, room for the smoothing to wrap into.
+
+    A value counts at the two nodes low + k·step that surround it, in proportion to its nearness.
+    """
+    position = (x - low) / step
+    node = np.minimum(position.astype(np.intp), N_NODES - 2)
+    part = position - node
+    counts = np.bincount(node, 1.0 - part, 2 * N_NODES)
+    return (counts + np.bincount(node + 1, part, 2 * N_NODES)) / x.size
 
 
 def smooth(counts: np.ndarray, low: float, high: float, width: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""CEL files: the intensity of every cell of one microarray, versions 3 (text) and 4 (binary)."""
+"""CEL files of version 3 (text) and 4 (binary): a path comes in, the intensity of every cell goes out."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from suquan.microarray._files import (
     Tags,
     check_range,
     read_bytes,
+    require,
     sections,
 )
 
@@ -99,18 +100,15 @@ def read_cel(path: Any) -> Cel:
         return _read_binary(Bytes(data, name))
     if data.lstrip()[:5] == b"[CEL]":
         return _read_text(data, name)
-    if data[:2] == _MAGIC_COMMAND_CONSOLE:
-        raise MicroarrayFileError(
-            f"{name} is a CEL file of the Command Console, which is not read here; convert it to version 3 "
-            "or 4, for example with apt-cel-convert of the Affymetrix Power Tools."
-        )
+    require(
+        data[:2] != _MAGIC_COMMAND_CONSOLE,
+        f"{name} is a CEL file of the Command Console, which is not read here; convert it to version 3 "
+        "or 4, for example with apt-cel-convert of the Affymetrix Power Tools.",
+    )
     raise MicroarrayFileError(
         f"{name} is not a CEL file: it starts with {data[:12]!r}, not with [CEL] (version 3) or the "
         "integer 64 (version 4)."
     )
-
-
-# ------------------------------------------------------------------------------------- version 4, binary
 
 
 def _read_binary(file: Bytes) -> Cel:
@@ -130,17 +128,17 @@ def _read_binary(file: Bytes) -> Cel:
     cells = file.table(_CELL, n_cells, "the intensities")
     masked = file.table(_POINT, n_masked, "the masked cells")
     outliers = file.table(_POINT, n_outliers, "the outliers")
-    file.skip(n_sub_grids * _SUB_GRID_BYTES, "the sub-grids")
-    if file.data[file.place :].strip(b"\0"):
-        raise MicroarrayFileError(
-            f"{file.name} is damaged: {file.n_left:,} bytes follow after its last part."
-        )
+    file.take(n_sub_grids * _SUB_GRID_BYTES, "the sub-grids")
+    require(
+        not file.data[file.place :].strip(b"\0"),
+        f"{file.name} is damaged: {file.n_left:,} bytes follow after its last part.",
+    )
     return Cel(
         name=file.name,
         chip_type=_chip_type(header),
         n_rows=n_rows,
         n_cols=n_cols,
-        intensity=_finite(cells["mean"].astype(np.float32), file.name),
+        intensity=_intensity(cells["mean"], file.name),
         sd=cells["sd"].astype(np.float32),
         n_pixels=cells["n_pixels"].astype(np.int16),
         masked=_cell_numbers(masked["x"], masked["y"], n_rows, n_cols, file.name),
@@ -150,119 +148,102 @@ def _read_binary(file: Bytes) -> Cel:
     )
 
 
-# --------------------------------------------------------------------------------------- version 3, text
-
-
 def _read_text(data: bytes, name: str) -> Cel:
     parts = dict(sections(data, name))
-    tags = Tags(_part(parts, "CEL", name), f"section CEL of {name}")
-    version = tags.integer("Version")
+    for title in (
+        "CEL",
+        "HEADER",
+        "INTENSITY",
+        "MASKS",
+        "OUTLIERS",
+        "MODIFIED",
+    ):  # all, or it was cut
+        require(
+            title in parts,
+            f"{name} is truncated or damaged: it has no section [{title}], only "
+            f"{', '.join(list(parts)[:8])}.",
+        )
+    version = Tags(parts["CEL"], f"section CEL of {name}").integer("Version")
     check_range(version, "the version of a text file", 3, 3, name)
-    header = Tags(_part(parts, "HEADER", name), f"section HEADER of {name}")
+    header = Tags(parts["HEADER"], f"section HEADER of {name}")
     n_cols = header.integer("Cols", 1, MAX_SIDE)
     n_rows = header.integer("Rows", 1, MAX_SIDE)
-    _part(parts, "MODIFIED", name)  # the last section: without it the file was cut off somewhere
-    cells = _numbers(parts, "INTENSITY", 5, name)
+    cells = _numbers(parts["INTENSITY"], 5, f"section INTENSITY of {name}")
     _check_count(len(cells), n_rows, n_cols, name)
     place = _cell_numbers(cells[:, 0], cells[:, 1], n_rows, n_cols, name)
-    if np.bincount(place, minlength=len(place)).max() > 1:
-        raise MicroarrayFileError(
-            f"{name} is damaged: section INTENSITY has some cells twice and lacks others."
-        )
+    require(
+        np.bincount(place, minlength=len(place)).max() == 1,
+        f"{name} is damaged: section INTENSITY has some cells twice and lacks others.",
+    )
     table = np.empty((3, len(cells)))
     table[:, place] = cells[:, 2:].T
+    masks = _numbers(parts["MASKS"], 2, f"section MASKS of {name}")
+    outliers = _numbers(parts["OUTLIERS"], 2, f"section OUTLIERS of {name}")
+    with np.errstate(over="ignore"):
+        intensity, sd = table[:2].astype(np.float32)
     return Cel(
         name=name,
         chip_type=_chip_type(header.values),
         n_rows=n_rows,
         n_cols=n_cols,
-        intensity=_finite(_as_float32(table[0]), name),
-        sd=_as_float32(table[1]),
+        intensity=_intensity(intensity, name),
+        sd=sd,
         n_pixels=np.clip(table[2], 0, 2**15 - 1).astype(np.int16),
-        masked=_marked(parts, "MASKS", n_rows, n_cols, name),
-        outliers=_marked(parts, "OUTLIERS", n_rows, n_cols, name),
+        masked=_cell_numbers(masks[:, 0], masks[:, 1], n_rows, n_cols, name),
+        outliers=_cell_numbers(outliers[:, 0], outliers[:, 1], n_rows, n_cols, name),
         header=header.values,
         version=3,
     )
 
 
-def _part(parts: dict[str, list[str]], title: str, name: str) -> list[str]:
-    if title not in parts:
-        raise MicroarrayFileError(
-            f"{name} is truncated or damaged: it has no section [{title}], only "
-            f"{', '.join(list(parts)[:8])}."
-        )
-    return parts[title]
-
-
-def _numbers(parts: dict[str, list[str]], title: str, n_columns: int, name: str) -> np.ndarray:
+def _numbers(lines: list[str], n_columns: int, place: str) -> np.ndarray:
     """Table of a section, as many rows as its NumberCells says, of shape (n_rows, n_columns)."""
-    lines = _part(parts, title, name)
-    is_tag = [("=" in line) for line in lines[:8]]
-    n_tags = is_tag.index(False) if False in is_tag else len(is_tag)
-    wanted = Tags(lines[:n_tags], f"section {title} of {name}").integer("NumberCells")
+    n_tags = sum("=" in line for line in lines[:8])
+    wanted = Tags(lines[:n_tags], place).integer("NumberCells")
     rows = lines[n_tags:]
-    if len(rows) != wanted:
-        raise MicroarrayFileError(
-            f"{name} is truncated or damaged: section {title} says {wanted:,} cells and has {len(rows):,}."
-        )
+    require(
+        len(rows) == wanted,
+        f"{place} is truncated or damaged: it says {wanted:,} cells and has {len(rows):,}.",
+    )
     if not rows:
         return np.empty((0, n_columns))
     try:
         table = np.loadtxt(rows, dtype=np.float64, comments=None, ndmin=2)
     except ValueError as error:
-        raise MicroarrayFileError(f"section {title} of {name} is damaged: {error}") from error
-    if table.shape != (wanted, n_columns) or not np.all(np.isfinite(table)):
-        raise MicroarrayFileError(
-            f"section {title} of {name} is damaged: a line of {n_columns} finite numbers was wanted for "
-            f"each of {wanted:,} cells."
-        )
+        raise MicroarrayFileError(f"{place} is damaged: {error}") from error
+    require(
+        table.shape == (wanted, n_columns) and np.all(np.isfinite(table)),
+        f"{place} is damaged: a line of {n_columns} finite numbers was wanted for each of {wanted:,} cells.",
+    )
     return table
 
 
-def _marked(
-    parts: dict[str, list[str]], title: str, n_rows: int, n_cols: int, name: str
-) -> np.ndarray:
-    """Numbers of the cells that a section lists."""
-    points = _numbers(parts, title, 2, name)
-    return _cell_numbers(points[:, 0], points[:, 1], n_rows, n_cols, name)
-
-
-def _as_float32(values: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)
-
-
-# -------------------------------------------------------------------------------------------------- both
-
-
 def _check_count(n_cells: int, n_rows: int, n_cols: int, name: str) -> None:
-    if n_cells != n_rows * n_cols:
-        raise MicroarrayFileError(
-            f"{name} is damaged: it has {n_cells:,} cells, but {n_rows:,} rows of {n_cols:,} columns make "
-            f"{n_rows * n_cols:,}."
-        )
+    require(
+        n_cells == n_rows * n_cols,
+        f"{name} is damaged: it has {n_cells:,} cells, but {n_rows:,} rows of {n_cols:,} columns make "
+        f"{n_rows * n_cols:,}.",
+    )
 
 
 def _cell_numbers(x: np.ndarray, y: np.ndarray, n_rows: int, n_cols: int, name: str) -> np.ndarray:
     """Numbers y·n_cols + x of cells; an error if one lies off the chip."""
     columns, rows = x.astype(np.int64), y.astype(np.int64)
     inside = (columns >= 0) & (columns < n_cols) & (rows >= 0) & (rows < n_rows)
-    whole = (columns == x) & (rows == y)
-    if not np.all(inside & whole):
-        k = int(np.flatnonzero(~(inside & whole))[0])
+    off = np.flatnonzero(~inside | (columns != x) | (rows != y))
+    if off.size:
         raise MicroarrayFileError(
-            f"{name} is damaged: a cell lies at column {x[k]:g} of row {y[k]:g}, off a chip of {n_cols:,} "
-            f"columns and {n_rows:,} rows."
+            f"{name} is damaged: a cell lies at column {x[off[0]]:g} of row {y[off[0]]:g}, off a chip of "
+            f"{n_cols:,} columns and {n_rows:,} rows."
         )
     return rows * n_cols + columns
 
 
-def _finite(intensity: np.ndarray, name: str) -> np.ndarray:
-    if not np.all(np.isfinite(intensity)):
-        cell = int(np.flatnonzero(~np.isfinite(intensity))[0])
-        raise MicroarrayFileError(f"{name} is damaged: the intensity of cell {cell} is not finite.")
-    return intensity
+def _intensity(values: np.ndarray, name: str) -> np.ndarray:
+    finite = np.isfinite(values)
+    cell = np.argmin(finite)  # the first that is not finite, if there is one
+    require(finite[cell], f"{name} is damaged: the intensity of cell {cell} is not finite.")
+    return values.astype(np.float32)
 
 
 def _chip_type(header: dict[str, str]) -> str:
