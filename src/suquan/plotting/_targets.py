@@ -1,8 +1,9 @@
-"""Targets: learned, fixed, and the one that learning started from."""
+"""Pictures of targets: learned, fixed, and the one that learning started from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from suquan.comparison import VERDICT_METHOD, Comparison
 from suquan.linear_model import standardize_start
-from suquan.plotting._axes import COLORS, finish, label, make_axes, some, vector
+from suquan.plotting._axes import COLORS, finish, label, make_axes, spread_places, vector
 from suquan.ranking import check_choice
 from suquan.targets import NAMED, grid, make_target_quantiles
 
@@ -157,10 +158,8 @@ class TargetQuantileDisplay:
                 "method that learns its target."
             )
         folds = standardized(comparison.targets[method])
-        others = _named_targets(fixed, folds.shape[1])
-        return cls(np.median(folds, axis=0), fold_targets=folds, others=others, name=method).plot(
-            ax
-        )
+        f, others = np.median(folds, axis=0), _named_targets(fixed, folds.shape[1])
+        return cls(f, fold_targets=folds, others=others, name=method).plot(ax)
 
     def plot(self, ax: Any = None, *, color: Any = None) -> TargetQuantileDisplay:
         """Draw on `ax`, or on a new figure.
@@ -180,15 +179,9 @@ class TargetQuantileDisplay:
         places = _drawn_places(len(self.target_quantiles))
         q = grid(len(self.target_quantiles))[places]
         self.other_lines_ = {}
-        for k, (name, values) in enumerate(self.others.items()):
-            self.other_lines_[name] = self.ax_.plot(
-                q,
-                standardized(values)[places],
-                color=COLORS["fixed"],
-                ls=_STYLES[k % len(_STYLES)],
-                lw=1.2,
-                label=label(name),
-            )[0]
+        for (name, values), style in zip(self.others.items(), cycle(_STYLES), strict=False):
+            look = {"color": COLORS["fixed"], "ls": style, "lw": 1.2, "label": label(name)}
+            (self.other_lines_[name],) = self.ax_.plot(q, standardized(values)[places], **look)
         f = standardized(self.target_quantiles)
         shown = [f]
         self.band_ = None
@@ -196,25 +189,15 @@ class TargetQuantileDisplay:
             folds = standardized(self.fold_targets)
             low, high = folds.min(axis=0), folds.max(axis=0)
             shown += [low, high]
-            self.band_ = self.ax_.fill_between(
-                q,
-                low[places],
-                high[places],
-                color=color,
-                alpha=0.2,
-                lw=0,
-                label=f"{label(self.name)}, range of {len(folds)} folds",
-            )
+            told = f"{label(self.name)}, range of {len(folds)} folds"
+            look = {"color": color, "alpha": 0.2, "lw": 0, "label": told}
+            self.band_ = self.ax_.fill_between(q, low[places], high[places], **look)
         (self.line_,) = self.ax_.plot(q, f[places], color=color, lw=2, label=label(self.name))
         # Heavy tails of the others must not flatten the learned target.
         low, high = np.min(shown), np.max(shown)
         margin = 0.15 * max(high - low, 1e-6)
-        self.ax_.set(
-            xlabel="place in the sorted sample",
-            ylabel="target quantile",
-            xlim=(0, 1),
-            ylim=(low - margin, high + margin),
-        )
+        self.ax_.set(xlabel="place in the sorted sample", ylabel="target quantile")
+        self.ax_.set(xlim=(0, 1), ylim=(low - margin, high + margin))
         finish(self.ax_, legend=True)
         return self
 
@@ -263,4 +246,4 @@ def _with_start(
 
 def _drawn_places(n_features: int) -> np.ndarray:
     ends = np.arange(min(_N_AT_ENDS, n_features))
-    return np.unique(np.r_[some(n_features, _N_PLACES), ends, n_features - 1 - ends])
+    return np.unique(np.r_[spread_places(n_features, _N_PLACES), ends, n_features - 1 - ends])
