@@ -36,24 +36,19 @@ _MODELS = (SuquanClassifier, SuquanRegressor, SuquanClassifierCV, SuquanRegresso
 ESTIMATORS: dict[str, type] = {
     cls.__name__: cls for cls in (QuantileNormalizer, SupervisedQuantileNormalizer, *_MODELS)
 }
-# scikit-learn's splitters that numbers describe, with their parameters; made again from them at load.
-_SHUFFLED = ("n_splits", "shuffle", "random_state")
-_REPEATED = ("n_splits", "n_repeats", "random_state")
-SPLITTERS: dict[str, tuple[str, ...]] = {
-    "GroupKFold": _SHUFFLED,
-    "KFold": _SHUFFLED,
-    "LeaveOneOut": (),
-    "RepeatedKFold": _REPEATED,
-    "RepeatedStratifiedKFold": _REPEATED,
-    "StratifiedGroupKFold": _SHUFFLED,
-    "StratifiedKFold": _SHUFFLED,
-}
+# scikit-learn's splitters that numbers describe; made again from them at load.
+SPLITTERS = (
+    "GroupKFold", "KFold", "LeaveOneOut", "RepeatedKFold", "RepeatedStratifiedKFold",
+    "StratifiedGroupKFold", "StratifiedKFold",
+)  # fmt: skip
 # Parameters that may be a function or a distribution: their values are kept.
 _TARGET_PARAMETERS = ("init", "target_quantiles")
 # Parameters that may be an object of the user's: a model cannot predict or be fitted without it.
 _NAMED_PARAMETERS = ("loss", "method")
 _ATTRIBUTE = re.compile(r"[a-z][a-z0-9_]*_")
 _MAX_TEXT = 1 << 22  # characters of one array of text with a fixed width
+# What a header that no encoder wrote makes of the decoder.
+_NO_MODEL = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _FLOATS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 
 
@@ -211,18 +206,11 @@ def read_model(path: Any) -> ModelFile:
         )
     except ModelFileError as error:
         raise ModelFileError(f"{str(path)!r}: {error}") from error.__cause__
-    except (
-        TypeError,
-        ValueError,
-        LookupError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as e:
+    except _NO_MODEL as error:
         raise ModelFileError(
-            f"{str(path)!r}: model.json does not describe a model ({type(e).__name__}: {e}); give a file "
-            "written by suquan.save_model."
-        ) from e
+            f"{str(path)!r}: model.json does not describe a model ({type(error).__name__}: {error}); give a "
+            "file written by suquan.save_model."
+        ) from error
 
 
 def _check_schema(header: dict[str, Any]) -> None:
@@ -322,7 +310,8 @@ class _Encoder:
             return self.estimator(value)
         if kind in SPLITTERS and type(value) is getattr(splitting, kind):
             held = {**getattr(value, "cvargs", {}), **vars(value)}
-            parameters = {key: self.value(held[key], name) for key in SPLITTERS[kind]}
+            names = [key for key in inspect.signature(type(value)).parameters if key in held]
+            parameters = {key: self.value(held[key], name) for key in names}
             return {"$": "splitter", "class": kind, "parameters": parameters}
         raise _Unstorable(
             f"{name} holds {type(value)!r}, which a model file cannot; it holds numbers, text, arrays, lists "
@@ -376,10 +365,8 @@ class _Decoder:
             case "estimator":
                 return self._estimator(encoded)
             case "splitter":
-                parameters = self.value(encoded["parameters"])
-                if not set(parameters) <= set(SPLITTERS[encoded["class"]]):
-                    raise ModelFileError(f"no splitter has the parameters {sorted(parameters)}.")
-                return getattr(splitting, encoded["class"])(**parameters)
+                name = SPLITTERS[SPLITTERS.index(encoded["class"])]
+                return getattr(splitting, name)(**self.value(encoded["parameters"]))
             case kind:
                 raise ModelFileError(f"model.json holds a value of unknown kind {kind!r}.")
 
