@@ -170,8 +170,7 @@ def test_one_path_instead_of_a_list_is_refused(write):
         probe_intensities([], write(make_cdf("xda"), "b"))
 
 
-@pytest.mark.parametrize("kind", ["text", "xda"])
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize(("version", "kind"), [(3, "text"), (4, "xda")])
 def test_rma_from_files_equals_affy(version, kind, write):
     chip = np.load(data_file("rma_test3.npz"))
     side = 126

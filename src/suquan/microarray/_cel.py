@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,9 @@ from suquan.microarray._files import (
 _MAGIC_4 = (64).to_bytes(4, "little")
 _MAGIC_COMMAND_CONSOLE = b"\x3b\x01"
 _CELL = np.dtype([("mean", "<f4"), ("sd", "<f4"), ("n_pixels", "<i2")])
-_POINT = np.dtype([("x", "<i2"), ("y", "<i2")])
+_POINT = np.dtype(("<i2", 2))
 _SUB_GRID_BYTES = 56
+_SECTIONS = ("CEL", "HEADER", "INTENSITY", "MASKS", "OUTLIERS", "MODIFIED")
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,9 @@ def _read_binary(file: Bytes) -> Cel:
     file.integer("the magic number", 64, 64)
     file.integer("the version", 4, 4)
     n_cols = file.integer("the number of columns", 1, MAX_SIDE)
-    n_rows = file.integer("the number of rows", 1, MAX_SIDE)
+    chip = _Chip(file.name, file.integer("the number of rows", 1, MAX_SIDE), n_cols)
     n_cells = file.integer("the number of cells")
-    _check_count(n_cells, n_rows, n_cols, file.name)
+    chip.check_count(n_cells)
     header = Tags(file.text("header").splitlines(), f"the header of {file.name}").values
     header.setdefault("Algorithm", file.text("algorithm's name"))
     header.setdefault("AlgorithmParameters", file.text("algorithm's parameters"))
@@ -133,31 +135,13 @@ def _read_binary(file: Bytes) -> Cel:
         not file.data[file.place :].strip(b"\0"),
         f"{file.name} is damaged: {file.n_left:,} bytes follow after its last part.",
     )
-    return Cel(
-        name=file.name,
-        chip_type=_chip_type(header),
-        n_rows=n_rows,
-        n_cols=n_cols,
-        intensity=_intensity(cells["mean"], file.name),
-        sd=cells["sd"].astype(np.float32),
-        n_pixels=cells["n_pixels"].astype(np.int16),
-        masked=_cell_numbers(masked["x"], masked["y"], n_rows, n_cols, file.name),
-        outliers=_cell_numbers(outliers["x"], outliers["y"], n_rows, n_cols, file.name),
-        header=header,
-        version=4,
-    )
+    columns = [cells[name] for name in ("mean", "sd", "n_pixels")]
+    return _cel(chip, columns, masked, outliers, header, 4)
 
 
 def _read_text(data: bytes, name: str) -> Cel:
     parts = dict(sections(data, name))
-    for title in (
-        "CEL",
-        "HEADER",
-        "INTENSITY",
-        "MASKS",
-        "OUTLIERS",
-        "MODIFIED",
-    ):  # all, or it was cut
+    for title in _SECTIONS:  # without the last one, the file was cut off somewhere
         require(
             title in parts,
             f"{name} is truncated or damaged: it has no section [{title}], only "
@@ -167,33 +151,20 @@ def _read_text(data: bytes, name: str) -> Cel:
     check_range(version, "the version of a text file", 3, 3, name)
     header = Tags(parts["HEADER"], f"section HEADER of {name}")
     n_cols = header.integer("Cols", 1, MAX_SIDE)
-    n_rows = header.integer("Rows", 1, MAX_SIDE)
-    cells = _numbers(parts["INTENSITY"], 5, f"section INTENSITY of {name}")
-    _check_count(len(cells), n_rows, n_cols, name)
-    place = _cell_numbers(cells[:, 0], cells[:, 1], n_rows, n_cols, name)
+    chip = _Chip(name, header.integer("Rows", 1, MAX_SIDE), n_cols)
+    cells, masked, outliers = (
+        _numbers(parts[title], n_columns, f"section {title} of {name}")
+        for title, n_columns in (("INTENSITY", 5), ("MASKS", 2), ("OUTLIERS", 2))
+    )
+    chip.check_count(len(cells))
+    place = chip.cell_numbers(cells)
     require(
-        np.bincount(place, minlength=len(place)).max() == 1,
+        np.bincount(place).max() == 1,
         f"{name} is damaged: section INTENSITY has some cells twice and lacks others.",
     )
-    table = np.empty((3, len(cells)))
-    table[:, place] = cells[:, 2:].T
-    masks = _numbers(parts["MASKS"], 2, f"section MASKS of {name}")
-    outliers = _numbers(parts["OUTLIERS"], 2, f"section OUTLIERS of {name}")
-    with np.errstate(over="ignore"):
-        intensity, sd = table[:2].astype(np.float32)
-    return Cel(
-        name=name,
-        chip_type=_chip_type(header.values),
-        n_rows=n_rows,
-        n_cols=n_cols,
-        intensity=_intensity(intensity, name),
-        sd=sd,
-        n_pixels=np.clip(table[2], 0, 2**15 - 1).astype(np.int16),
-        masked=_cell_numbers(masks[:, 0], masks[:, 1], n_rows, n_cols, name),
-        outliers=_cell_numbers(outliers[:, 0], outliers[:, 1], n_rows, n_cols, name),
-        header=header.values,
-        version=3,
-    )
+    columns = np.empty((3, len(cells)))
+    columns[:, place] = cells[:, 2:].T
+    return _cel(chip, list(columns), masked, outliers, header.values, 3)
 
 
 def _numbers(lines: list[str], n_columns: int, place: str) -> np.ndarray:
@@ -218,35 +189,60 @@ def _numbers(lines: list[str], n_columns: int, place: str) -> np.ndarray:
     return table
 
 
-def _check_count(n_cells: int, n_rows: int, n_cols: int, name: str) -> None:
-    require(
-        n_cells == n_rows * n_cols,
-        f"{name} is damaged: it has {n_cells:,} cells, but {n_rows:,} rows of {n_cols:,} columns make "
-        f"{n_rows * n_cols:,}.",
-    )
+class _Chip(NamedTuple):
+    """Sides of the chip in the file of this name."""
 
+    name: str
+    n_rows: int
+    n_cols: int
 
-def _cell_numbers(x: np.ndarray, y: np.ndarray, n_rows: int, n_cols: int, name: str) -> np.ndarray:
-    """Numbers y·n_cols + x of cells; an error if one lies off the chip."""
-    columns, rows = x.astype(np.int64), y.astype(np.int64)
-    inside = (columns >= 0) & (columns < n_cols) & (rows >= 0) & (rows < n_rows)
-    off = np.flatnonzero(~inside | (columns != x) | (rows != y))
-    if off.size:
-        raise MicroarrayFileError(
-            f"{name} is damaged: a cell lies at column {x[off[0]]:g} of row {y[off[0]]:g}, off a chip of "
-            f"{n_cols:,} columns and {n_rows:,} rows."
+    def check_count(self, n_cells: int) -> None:
+        """Raise an error unless there are as many cells as rows and columns make."""
+        require(
+            n_cells == self.n_rows * self.n_cols,
+            f"{self.name} is damaged: it has {n_cells:,} cells, but {self.n_rows:,} rows of "
+            f"{self.n_cols:,} columns make {self.n_rows * self.n_cols:,}.",
         )
-    return rows * n_cols + columns
+
+    def cell_numbers(self, points: np.ndarray) -> np.ndarray:
+        """Numbers y·n_cols + x of cells (x, y, …); an error if one lies off the chip."""
+        x, y = points[:, 0], points[:, 1]
+        inside = (x >= 0) & (x < self.n_cols) & (y >= 0) & (y < self.n_rows)
+        off = points[~inside | (x % 1 != 0) | (y % 1 != 0)]
+        if len(off):
+            raise MicroarrayFileError(
+                f"{self.name} is damaged: a cell lies at column {off[0, 0]:g} of row {off[0, 1]:g}, off a "
+                f"chip of {self.n_cols:,} columns and {self.n_rows:,} rows."
+            )
+        return y.astype(np.int64) * self.n_cols + x.astype(np.int64)
 
 
-def _intensity(values: np.ndarray, name: str) -> np.ndarray:
-    finite = np.isfinite(values)
+def _cel(
+    chip: _Chip,
+    columns: Sequence[np.ndarray],
+    masked: np.ndarray,
+    outliers: np.ndarray,
+    header: dict[str, str],
+    version: int,
+) -> Cel:
+    """What both versions hold; `columns` are mean, standard deviation and number of pixels of every cell."""
+    with np.errstate(over="ignore"):
+        intensity, sd = (column.astype(np.float32) for column in columns[:2])
+    finite = np.isfinite(intensity)
     cell = np.argmin(finite)  # the first that is not finite, if there is one
-    require(finite[cell], f"{name} is damaged: the intensity of cell {cell} is not finite.")
-    return values.astype(np.float32)
-
-
-def _chip_type(header: dict[str, str]) -> str:
-    """Chip type in the DatHeader, where it is the word that ends in .1sq."""
+    require(finite[cell], f"{chip.name} is damaged: the intensity of cell {cell} is not finite.")
+    # The chip type is the word of the DatHeader that ends in .1sq.
     found = re.search(r"([^\s\x14]+)\.1sq", header.get("DatHeader", ""))
-    return found.group(1) if found else ""
+    return Cel(
+        name=chip.name,
+        chip_type=found.group(1) if found else "",
+        n_rows=chip.n_rows,
+        n_cols=chip.n_cols,
+        intensity=intensity,
+        sd=sd,
+        n_pixels=np.clip(columns[2], 0, 2**15 - 1).astype(np.int16),
+        masked=chip.cell_numbers(masked),
+        outliers=chip.cell_numbers(outliers),
+        header=header,
+        version=version,
+    )
