@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from suquan import QuantileNormalizer, SuquanClassifier, make_target_quantiles, quantile_normalize
 from suquan.microarray import background_correct, median_polish, rma
-from suquan.microarray._background import (
+from suquan.microarray._rma import (
     N_NODES,
     Background,
     bandwidth,

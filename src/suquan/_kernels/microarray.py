@@ -1,4 +1,4 @@
-"""Median polish of probe sets, compiled; called by `suquan.microarray._median_polish`."""
+"""Median polish of probe sets, compiled; called by `suquan.microarray._rma`."""
 
 from __future__ import annotations
 
