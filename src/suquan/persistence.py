@@ -410,42 +410,41 @@ def check_fitted_attributes(estimator: Any) -> None:
     _require(type(p) is int and p > 0, "n_features_in_", p)
     _require(estimator.ties in TIES, "ties", estimator.ties)
     _require(estimator.missing in MISSING, "missing", estimator.missing)
-    _require_array(estimator, "target_quantiles_", (p,))
+    shapes: dict[str, tuple[int, ...]] = {"target_quantiles_": (p,)}
     if hasattr(estimator, "feature_names_in_"):
-        _require_array(estimator, "feature_names_in_", (p,), object)
+        shapes["feature_names_in_"] = (p,)
     if isinstance(estimator, SupervisedQuantileNormalizer):
         inner: Any = getattr(estimator, "estimator_", None)
         _require(type(inner) in (SuquanClassifier, SuquanRegressor), "estimator_", inner)
         _require(inner.n_features_in_ == p, "estimator_.n_features_in_", inner.n_features_in_)
-    if not isinstance(estimator, _MODELS):
-        return
-    method = getattr(estimator, "method_", estimator.method)
-    _require(isinstance(method, str) and method in METHODS, "method", method)
-    loss = getattr(estimator, "loss", "auto")
-    _require(isinstance(loss, str), "loss", loss)
-    n_outputs = 1
-    if isinstance(estimator, SuquanClassifier):
-        classes = getattr(estimator, "classes_", None)
-        n_classes = len(classes) if isinstance(classes, np.ndarray) and classes.ndim == 1 else 0
-        _require(n_classes >= 2, "classes_", classes)
-        n_outputs = 1 if n_classes == 2 else n_classes
-    _require_array(estimator, "coef_", (n_outputs, p))
-    _require_array(estimator, "intercept_", (n_outputs,))
+    elif isinstance(estimator, _MODELS):
+        method = getattr(estimator, "method_", estimator.method)
+        _require(isinstance(method, str) and method in METHODS, "method", method)
+        loss = getattr(estimator, "loss", "auto")
+        _require(isinstance(loss, str), "loss", loss)
+        n_outputs = _n_outputs(estimator)
+        shapes |= {"coef_": (n_outputs, p), "intercept_": (n_outputs,)}
+    for name, shape in shapes.items():
+        array: Any = getattr(estimator, name, None)
+        dtype = np.dtype(object if name == "feature_names_in_" else np.float64)
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+            is_array = isinstance(array, np.ndarray)
+            came = f"{array.dtype} of shape {array.shape}" if is_array else repr(array)
+            raise ModelFileError(f"{name} must be {dtype} of shape {shape}; the model has {came}.")
+        _require(dtype.kind == "O" or np.all(np.isfinite(array)), name, "not finite")
 
 
-def _require(condition: bool, name: str, value: Any) -> None:
+def _n_outputs(estimator: Any) -> int:
+    """Rows of the coefficients: one per class, or one alone for two classes and for values."""
+    if not isinstance(estimator, SuquanClassifier):
+        return 1
+    classes = getattr(estimator, "classes_", None)
+    n_classes = len(classes) if isinstance(classes, np.ndarray) and classes.ndim == 1 else 0
+    _require(n_classes >= 2, "classes_", classes)
+    coef: Any = getattr(estimator, "coef_", None)
+    return n_classes if n_classes > 2 or np.shape(coef)[:1] == (2,) else 1
+
+
+def _require(condition: Any, name: str, value: Any) -> None:
     if not condition:
         raise ModelFileError(f"{name} does not fit the model: {value!r}.")
-
-
-def _require_array(
-    estimator: Any, name: str, shape: tuple[int, ...], dtype: Any = np.float64
-) -> None:
-    array = getattr(estimator, name, None)
-    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
-        came = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else array
-        raise ModelFileError(
-            f"{name} must be {np.dtype(dtype)} of shape {shape}; the model has {came!r}."
-        )
-    if dtype is np.float64:
-        _require(bool(np.all(np.isfinite(array))), name, "not finite")

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from suquan.comparison import VERDICT_METHOD, Comparison
-from suquan.linear_model import standardize_start
 from suquan.plotting._axes import COLORS, finish, label, make_axes, spread_places, vector
 from suquan.ranking import check_choice
 from suquan.targets import NAMED, grid, make_target_quantiles
@@ -327,8 +326,7 @@ def _with_start(
     if isinstance(init, str) and init in others:
         return {name + (" (start)" if name == init else ""): f for name, f in others.items()}
     name = f"{init} (start)" if isinstance(init, str) else "start"
-    f = make_target_quantiles(init, n_features)
-    return others | {name: standardize_start(f, n_features, monotone=False)}
+    return others | {name: make_target_quantiles(init, n_features)}
 
 
 def _drawn_places(n_features: int) -> np.ndarray:
