@@ -50,6 +50,8 @@ _SCORES = {
     "r2": "the share of the variance that is explained: 1 is perfect, 0 is no better than the mean",
     "neg_log_loss": "minus the logistic loss: higher is better",
     "neg_mean_squared_error": "minus the mean squared error: higher is better",
+    "neg_mean_absolute_error": "minus the mean absolute error: higher is better",
+    "neg_mean_poisson_deviance": "minus the mean Poisson deviance: higher is better",
 }
 
 

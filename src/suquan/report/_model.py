@@ -71,7 +71,8 @@ def estimator_sections(
 
 def method_of(estimator: Any) -> str:
     """The method that was used, chosen or given; "fixed" where nothing is learned from labels."""
-    return str(getattr(estimator, "method_", getattr(estimator, "method", "fixed")))
+    method = getattr(estimator, "method_", getattr(estimator, "method", "fixed"))
+    return method if isinstance(method, str) else type(method).__name__
 
 
 def _objective_figure(estimator: Any, history: np.ndarray, method: str) -> Figure:
