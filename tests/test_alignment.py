@@ -130,4 +130,8 @@ def test_types_are_kept_and_models_with_several_classes_weigh_all(data):
     with pytest.warns(UserWarning, match="are missing"):
         aligned = align_features(model, X.iloc[:, 1:].astype(np.float32))
     assert aligned.values.dtype == np.float32
+    whole = np.full((2, 30), 2**53) + np.arange(30)  # as float64 some of them would be equal
+    values = align_features(model, whole[:, ::-1], NAMES[::-1]).values
+    assert_array_equal(values, whole)
+    assert values.dtype == whole.dtype
     assert_allclose(aligned.lost, weights[0] / weights.sum())

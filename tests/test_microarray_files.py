@@ -170,8 +170,7 @@ def test_one_path_instead_of_a_list_is_refused(write):
         probe_intensities([], write(make_cdf("xda"), "b"))
 
 
-@pytest.mark.parametrize("kind", ["text", "xda"])
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize(("version", "kind"), [(3, "text"), (4, "xda")])
 def test_rma_from_files_equals_affy(version, kind, write):
     chip = np.load(data_file("rma_test3.npz"))
     side = 126
@@ -378,7 +377,7 @@ def test_damage_raises_nothing_but_the_declared_error_and_takes_no_memory(kind, 
     path = tmp_path / "chip"
 
     @settings(
-        max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(mutations(len(data)))
     def check(changes):

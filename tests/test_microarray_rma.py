@@ -6,16 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_files import data_file
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
 from scipy.stats import norm
 
 from suquan import QuantileNormalizer, SuquanClassifier, make_target_quantiles, quantile_normalize
-from suquan._kernels.microarray import median_of
 from suquan.microarray import background_correct, median_polish, rma
-from suquan.microarray._background import (
+from suquan.microarray._rma import (
     N_NODES,
     Background,
     bandwidth,
@@ -213,12 +209,6 @@ def test_median_polish_takes_the_stopping_rule():
     np.testing.assert_allclose(one[0], plain_polish(values, 1))
     np.testing.assert_allclose(many[0], plain_polish(values, 200, 0.0))
     assert not np.allclose(one, many)
-
-
-@settings(max_examples=200, deadline=None)
-@given(hnp.arrays(np.float64, st.integers(1, 70), elements=st.floats(-1e6, 1e6)))
-def test_median_equals_numpys(values):
-    assert median_of(values.copy(), values.size) == pytest.approx(np.median(values), abs=1e-9)
 
 
 # ----------------------------------------------------------------------------------------- other targets

@@ -88,17 +88,21 @@ def test_everything_of_every_estimator_survives(name, tmp_path):
     assert_same_predictions(model, loaded)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("labels", ["bool", "int", "string", "object", "float"])
+LABELS = {
+    "bool": TWO,
+    "int": TWO.astype(int) * 7 - 3,
+    "string": np.where(TWO, "yes", "no"),
+    "object": np.where(TWO, "yes", "née").astype(object),
+    "float": TWO.astype(float),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "labels"),
+    [(method, list(LABELS)[k % len(LABELS)]) for k, method in enumerate(METHODS)],
+)
 def test_classifiers_of_all_methods_and_labels(method, labels, tmp_path):
-    y = {
-        "bool": TWO,
-        "int": TWO.astype(int) * 7 - 3,
-        "string": np.where(TWO, "yes", "no"),
-        "object": np.where(TWO, "yes", "née").astype(object),
-        "float": TWO.astype(float),
-    }[labels]
-    model = suquan.SuquanClassifier(method, random_state=0).fit(X, y)
+    model = suquan.SuquanClassifier(method, random_state=0).fit(X, LABELS[labels])
     loaded = round_trip(model, tmp_path)
     assert_same_predictions(model, loaded)
     assert_same_value(vars(model), vars(loaded))
@@ -279,6 +283,31 @@ def test_files_of_earlier_versions_stay_loadable(name):
                 assert_array_equal(values, stored)
 
 
+@pytest.mark.parametrize("name", ["classifier", "regressor", "classifier_cv", "regressor_cv"])
+def test_parameters_that_a_file_lacks_get_their_defaults(name, tmp_path):
+    """A file of a version that did not know a parameter yet."""
+    source = STORED / "schema1" / f"{name}.suquan"
+    path = tmp_path / "old.suquan"
+    path.write_bytes(source.read_bytes())
+
+    def forget(encoded):
+        if isinstance(encoded, dict):
+            if encoded.get("$") == "estimator":
+                for parameter in ("n_knots", "n_repeats", "tol"):
+                    encoded["parameters"].pop(parameter)
+            for item in encoded.values():
+                forget(item)
+
+    loaded = load_model(change_header(path, lambda header: forget(header["estimator"])))
+    assert (loaded.n_knots, loaded.n_repeats, loaded.tol) == (None, 3, 1e-4)
+    assert loaded.get_params().keys() == type(loaded)().get_params().keys()
+    assert_same_predictions(load_model(source), loaded, X)
+
+
+def test_a_parameter_of_a_newer_version_is_named(model_path):
+    refuse(change_header(model_path, _parameter("volume", 11)), "parameter 'volume'.*Update")
+
+
 def test_there_is_a_promised_file_of_every_estimator():
     kept = {type(load_model(path)).__name__ for path in (STORED / "schema1").glob("*.suquan")}
     assert kept == set(ESTIMATORS)
@@ -311,6 +340,47 @@ def test_an_attribute_that_is_no_data_is_refused(tmp_path):
     model.note_ = np.array([object()])
     with pytest.raises(TypeError, match="note_ is an array of object"):
         save_model(model, tmp_path / "m.suquan")
+
+
+class Stub:
+    """A loss or a method that someone has written outside this library."""
+
+
+@pytest.mark.parametrize("name", ["method", "loss"])
+def test_a_loss_or_method_of_the_users_own_is_refused_by_name(name, tmp_path, monkeypatch):
+    model = suquan.SuquanClassifier("fixed").fit(X, TWO)
+    if name not in model.get_params():
+        parameters = {**model.get_params(deep=False), name: None}
+        monkeypatch.setattr(type(model), "get_params", lambda self, deep=True: parameters)
+        parameters[name] = Stub()
+    setattr(model, name, Stub())
+    with pytest.raises(
+        TypeError, match=f"^{name} is an object of class Stub that a model file cannot"
+    ):
+        save_model(model, tmp_path / "m.suquan")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("feature_names_in_", np.array([f"g{j}" for j in range(30)], dtype=object)),
+        ("coef_", np.ones((1, 30))),
+        ("n_features_in_", 30),
+        ("target_quantiles_", np.full(12, np.nan)),
+    ],
+)
+def test_a_model_that_could_not_be_loaded_is_not_saved(name, value, tmp_path):
+    for model in (
+        suquan.SuquanClassifier("fixed").fit(X, TWO),
+        suquan.SuquanClassifierCV("fixed", alphas=2).fit(X, TWO),
+    ):
+        setattr(model, name, value)
+        with pytest.raises(
+            ModelFileError, match=r"SuquanClassifier.* cannot be saved: .* Fit it again"
+        ):
+            save_model(model, tmp_path / "m.suquan")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -452,7 +522,7 @@ def test_a_header_that_is_nested_without_end_is_refused(model_path):
     ):
         parts["model.json"] = text
         parts["model.json.sha256"] = hashlib.sha256(text).hexdigest().encode()
-        refuse(write(model_path, parts), "nested|JSON|damaged")
+        refuse(write(model_path, parts), "too deeply|not JSON|or damaged|not the header")
 
 
 def test_a_header_of_another_program_is_refused(model_path):

@@ -293,6 +293,16 @@ def test_model_alone_is_reported(tmp_path):
     assert not (tmp_path / "none.html").exists()
 
 
+def test_a_method_of_someones_own_is_named_by_its_class(tmp_path):
+    class Stepwise:
+        pass
+
+    model = SuquanClassifier("bnd").fit(*make_problem())
+    model.method = Stepwise()
+    cells = [cell["text"] for cell in Page(report(tmp_path, None, estimator=model)).all("td")]
+    assert "Stepwise" in cells
+
+
 def test_feature_names_may_be_given_and_must_fit(tmp_path):
     X, y = make_problem()
     model = SuquanClassifier(random_state=0).fit(X, y)

@@ -1,7 +1,8 @@
 """The container of a saved model: a zip of one JSON header and plain arrays, checked before it is believed.
 
-Members are stored, never compressed, so that no member is larger than the file: there is nothing to unpack,
-and no bomb to be had. Arrays are read by their own size, never by the size that they claim.
+`suquan.persistence` gives a header and arrays to write, and gets them back from a file. Members are stored,
+never compressed, so that no member is larger than the file: there is nothing to unpack, and no bomb to be had.
+Arrays are read by their own size, never by the size that they claim.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import re
-import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -26,18 +27,6 @@ CHECKSUM = "model.json.sha256"
 MAX_HEADER = 64 << 20  # bytes; a million feature names take a third of it
 _ARRAY_NAME = re.compile(r"arrays/[0-9]{4,9}\.npy")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes on any day
-# What the standard library raises on files that are damaged or made to harm.
-_BROKEN = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    NotImplementedError,
-    RuntimeError,
-    EOFError,
-    LookupError,
-    struct.error,
-    ValueError,
-    OverflowError,
-)
 
 
 class ModelFileError(ValueError):
@@ -47,9 +36,6 @@ class ModelFileError(ValueError):
 def array_name(number: int) -> str:
     """Name of the member that holds an array."""
     return f"arrays/{number:04d}.npy"
-
-
-# -- writing ----------------------------------------------------------------------------------------
 
 
 def write_container(path: Any, header: dict[str, Any], arrays: list[np.ndarray]) -> Path:
@@ -74,18 +60,13 @@ def write_container(path: Any, header: dict[str, Any], arrays: list[np.ndarray])
 
 def _as_npy(array: np.ndarray) -> bytes:
     buffer = io.BytesIO()
-    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    np.lib.format.write_array(
-        buffer, np.ascontiguousarray(little), version=(1, 0), allow_pickle=False
-    )
+    little = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
+    np.lib.format.write_array(buffer, little, version=(1, 0), allow_pickle=False)
     return buffer.getvalue()
 
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-# -- reading ----------------------------------------------------------------------------------------
 
 
 def read_container(
@@ -107,62 +88,30 @@ def read_container(
     data = Path(path).read_bytes()
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _read(archive, len(data), check_header)
-    except ModelFileError as error:
-        raise ModelFileError(f"{str(path)!r}: {error}") from error.__cause__
-    except _BROKEN as error:
+            names = _check_members(archive.infolist(), len(data))
+            header = _parse_header(archive.read(HEADER), archive.read(CHECKSUM))
+            check_header(header)
+            listed = header.get("arrays")
+            if not isinstance(listed, dict) or (odd := names ^ {HEADER, CHECKSUM, *listed}):
+                first = "its list of arrays" if not isinstance(listed, dict) else sorted(odd)[0]
+                raise ModelFileError(
+                    f"the members of the file and the list in {HEADER} differ, first at {first!r}: the file "
+                    "was altered; copy it again from its source."
+                )
+            return header, {name: _from_npy(name, archive.read(name), listed) for name in listed}
+    except ModelFileError:
+        raise
+    except Exception as error:  # what a damaged zip trips over has no common type
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ModelFileError(
-            f"{str(path)!r} is not a suquan model file, or is damaged ({_one_line(error)}); give a file "
-            "written by suquan.save_model, or copy it again from its source."
+            f"not a suquan model file, or damaged ({reason}); give a file written by suquan.save_model, or "
+            "copy it again from its source."
         ) from error
 
 
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:200] + "…"
-
-
-def _read(
-    archive: zipfile.ZipFile, size: int, check_header: Callable[[dict[str, Any]], None]
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    members = archive.infolist()
-    _check_members(members, size)
-    text = archive.read(HEADER)
-    if archive.read(CHECKSUM).decode("ascii").strip() != _digest(text):
-        raise ModelFileError(_altered(HEADER))
-    header = _parse_json(text)
-    if header.get("format") != FORMAT:
-        raise ModelFileError(f"{HEADER} is not the header of a suquan model; give another file.")
-    check_header(header)
-    listed = header.get("arrays")
-    if not isinstance(listed, dict):
-        raise ModelFileError(f"{HEADER} lists no arrays: the file is damaged; copy it again.")
-    held = {member.filename for member in members} - {HEADER, CHECKSUM}
-    if held != set(listed):
-        odd = sorted(held ^ set(listed))[0]
-        raise ModelFileError(
-            f"the members of the file and the list in {HEADER} differ, first at {odd!r}: the file was "
-            "altered; copy it again from its source."
-        )
-    arrays = {}
-    for name, digest in listed.items():
-        data = archive.read(name)
-        if _digest(data) != digest:
-            raise ModelFileError(_altered(name))
-        arrays[name] = _from_npy(name, data)
-    return header, arrays
-
-
-def _altered(name: str) -> str:
-    return (
-        f"the SHA-256 of {name} is not the recorded one: the file was damaged or altered; copy it again from "
-        "its source."
-    )
-
-
-def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
-    """Refuse, before anything is read, names and sizes that no model file has."""
-    names = [member.filename for member in members]
+def _check_members(members: list[zipfile.ZipInfo], size: int) -> set[str]:
+    """Names of the members; refuses, before anything is read, names and sizes that no model file has."""
+    sizes = {member.filename: member.file_size for member in members}
     for member in members:
         name = member.filename
         if name not in (HEADER, CHECKSUM) and not _ARRAY_NAME.fullmatch(name):
@@ -175,45 +124,52 @@ def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
                 f"member {name!r} is compressed, {member.compress_size} bytes for {member.file_size}; model "
                 "files never are. Do not trust this file."
             )
-    if len(set(names)) != len(names):
+    if len(sizes) != len(members):
         raise ModelFileError("two members have the same name; do not trust this file.")
-    if missing := {HEADER, CHECKSUM} - set(names):
-        raise ModelFileError(f"this zip has no {sorted(missing)[0]}; give a suquan model file.")
-    if sum(member.file_size for member in members) > size:
+    if sum(sizes.values()) > size:
         raise ModelFileError(
             f"the members claim more bytes than the {size} of the file; do not trust this file."
         )
     for name, limit in ((HEADER, MAX_HEADER), (CHECKSUM, 1024)):
-        if members[names.index(name)].file_size > limit:
+        if name not in sizes:
+            raise ModelFileError(f"this zip has no {name}; give a suquan model file.")
+        if sizes[name] > limit:
             raise ModelFileError(f"{name} is larger than {limit} bytes; do not trust this file.")
+    return set(sizes)
 
 
-def _parse_json(text: bytes) -> dict[str, Any]:
+def _check_digest(name: str, data: bytes, recorded: Any) -> None:
+    if _digest(data) != recorded:
+        raise ModelFileError(
+            f"the SHA-256 of {name} is not the recorded one: the file was damaged or altered; copy it again "
+            "from its source."
+        )
+
+
+def _parse_header(text: bytes, checksum: bytes) -> dict[str, Any]:
+    def refuse_constant(name: str) -> Any:
+        raise ValueError(f"{name} is not JSON")
+
+    _check_digest(HEADER, text, checksum.decode("ascii").strip())
     try:
-        header = json.loads(text, parse_constant=_refuse_constant)
+        header = json.loads(text, parse_constant=refuse_constant)
     except RecursionError as error:
         raise ModelFileError(f"{HEADER} is nested too deeply; do not trust this file.") from error
-    if not isinstance(header, dict):
-        raise ModelFileError(f"{HEADER} is not a JSON object; give another file.")
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ModelFileError(f"{HEADER} is not the header of a suquan model; give another file.")
     return header
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _from_npy(name: str, data: bytes) -> np.ndarray:
+def _from_npy(name: str, data: bytes, digests: dict[str, Any]) -> np.ndarray:
     """Array of an npy member whose header agrees with its size; nothing is allocated on a claim."""
+    _check_digest(name, data, digests[name])
     file = io.BytesIO(data)
     if np.lib.format.read_magic(file) != (1, 0):
         raise ModelFileError(f"{name} has an unknown version of the npy format; update suquan.")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype.hasobject or dtype.kind not in "biuf" or dtype.fields is not None:
+    if dtype.kind not in "biuf":
         raise ModelFileError(f"{name} holds {dtype}, not numbers; do not trust this file.")
-    count = 1
-    for length in shape:
-        count *= length
-    rest = data[file.tell() :]
-    if fortran or min(shape, default=0) < 0 or count * dtype.itemsize != len(rest):
+    rest = file.read()
+    if fortran or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(rest):
         raise ModelFileError(f"{name} does not hold what its header says; do not trust this file.")
     return np.frombuffer(rest, dtype).reshape(shape).astype(dtype.newbyteorder("="))

@@ -1,4 +1,4 @@
-"""New samples with other features than the model's, brought into its order by name."""
+"""New samples with other features than the model's, brought into its order by name, for `suquan predict`."""
 
 from __future__ import annotations
 
@@ -132,12 +132,17 @@ def _by_name(
         )
     source = np.array([place.get(name, -1) for name in names.tolist()])
     found = source >= 0
-    aligned = _take(values, source, found)
+    aligned = values[:, source]
+    if not found.all():
+        aligned = aligned.astype(values.dtype if values.dtype.kind == "f" else np.float64)
+        aligned[:, ~found] = np.nan
     if model.missing == "error":
         n_observed = found.sum() - np.isnan(aligned[:, found]).sum(axis=1)
         raise_missing(aligned[:, found], n_observed, names[found])
-    lost = _lost_share(model, ~found)
-    what = "weight (sum of |w|)" if hasattr(model, "coef_") else "features"
+    weight, what = np.ones(len(names)), "features"
+    if hasattr(model, "coef_"):
+        weight, what = np.abs(model.coef_).sum(axis=0), "weight (sum of |w|)"
+    lost = float(weight[~found].sum() / weight.sum()) if weight.any() else 0.0
     if not found.all():
         tell = (
             f"{np.count_nonzero(~found)} of the model's {len(names)} features are missing, first "
@@ -149,28 +154,9 @@ def _by_name(
                 "the limit if you accept the loss."
             )
         warnings.warn(tell + "; they are skipped.", UserWarning, stacklevel=3)
-    known = set(names.tolist())
-    extra = given[np.array([name not in known for name in given.tolist()], dtype=bool)]
+    extra = given[~np.isin(given, names)]
     used = _nameless(model, skip_missing=not found.all())
     return AlignedSamples(used, aligned, names[~found], extra, lost)
-
-
-def _take(values: np.ndarray, source: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Columns `source` of the samples, NaN where there is none."""
-    if found.all() and np.array_equal(source, np.arange(values.shape[1])):
-        return values
-    dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
-    aligned = np.full((values.shape[0], len(source)), np.nan, dtype)
-    aligned[:, found] = values[:, source[found]]
-    return aligned
-
-
-def _lost_share(model: Any, missing: np.ndarray) -> float:
-    weight = np.ones(len(missing))
-    if hasattr(model, "coef_"):
-        weight = np.abs(model.coef_).sum(axis=0)
-    total = weight.sum()
-    return float(weight[missing].sum() / total) if total > 0 else 0.0
 
 
 def _nameless(model: Any, *, skip_missing: bool = False) -> Any:

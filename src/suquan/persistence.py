@@ -18,15 +18,7 @@ from typing import Any
 
 import numpy as np
 import sklearn
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    LeaveOneOut,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-)
+from sklearn import model_selection as splitting
 from sklearn.utils.validation import check_is_fitted
 
 from suquan._model_zip import FORMAT, ModelFileError, array_name, read_container, write_container
@@ -40,34 +32,23 @@ from suquan.targets import make_target_quantiles
 __all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
 
 SCHEMA = 1
+_MODELS = (SuquanClassifier, SuquanRegressor, SuquanClassifierCV, SuquanRegressorCV)
 ESTIMATORS: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        QuantileNormalizer,
-        SupervisedQuantileNormalizer,
-        SuquanClassifier,
-        SuquanRegressor,
-        SuquanClassifierCV,
-        SuquanRegressorCV,
-    )
+    cls.__name__: cls for cls in (QuantileNormalizer, SupervisedQuantileNormalizer, *_MODELS)
 }
 # scikit-learn's splitters that numbers describe; made again from them at load.
-SPLITTERS: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        GroupKFold,
-        KFold,
-        LeaveOneOut,
-        RepeatedKFold,
-        RepeatedStratifiedKFold,
-        StratifiedGroupKFold,
-        StratifiedKFold,
-    )
-}
+SPLITTERS = (
+    "GroupKFold", "KFold", "LeaveOneOut", "RepeatedKFold", "RepeatedStratifiedKFold",
+    "StratifiedGroupKFold", "StratifiedKFold",
+)  # fmt: skip
 # Parameters that may be a function or a distribution: their values are kept.
 _TARGET_PARAMETERS = ("init", "target_quantiles")
+# Parameters that may be an object of the user's: a model cannot predict or be fitted without it.
+_NAMED_PARAMETERS = ("loss", "method")
 _ATTRIBUTE = re.compile(r"[a-z][a-z0-9_]*_")
 _MAX_TEXT = 1 << 22  # characters of one array of text with a fixed width
+# What a header that no encoder wrote makes of the decoder.
+_NO_MODEL = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _FLOATS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 
 
@@ -113,7 +94,10 @@ def save_model(estimator: Any, path: Any, *, summary: dict[str, Any] | None = No
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If it is not one of this library, or holds something else than numbers and text.
+        If it is not one of this library, or holds something else than numbers and text, such as a loss or
+        a method of your own.
+    suquan.persistence.ModelFileError
+        If its fitted attributes do not fit each other.
 
     Warns
     -----
@@ -135,7 +119,6 @@ def save_model(estimator: Any, path: Any, *, summary: dict[str, Any] | None = No
     >>> np.array_equal(same.transform(X), model.transform(X))
     True
     """
-    _known_name(estimator)
     check_is_fitted(estimator)
     encoder = _Encoder()
     header = {
@@ -155,6 +138,17 @@ def save_model(estimator: Any, path: Any, *, summary: dict[str, Any] | None = No
     for note in encoder.notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     return write_container(path, header, encoder.arrays)
+
+
+def _fit_summary(estimator: Any) -> dict[str, Any]:
+    """What every fitted estimator can tell about its training."""
+    told = {
+        "method": getattr(estimator, "method_", getattr(estimator, "method", None)),
+        "n_features": estimator.n_features_in_,
+    }
+    for name in ("alpha_", "smoothness_", "objective_", "n_rounds_", "n_iter_", "best_score_"):
+        told[name.removesuffix("_")] = getattr(estimator, name, None)
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def load_model(path: Any) -> Any:
@@ -201,26 +195,18 @@ def read_model(path: Any) -> ModelFile:
     -------
     ModelFile
     """
-    header, arrays = read_container(path, _check_schema)
     try:
+        header, arrays = read_container(path, _check_schema)
         decoder = _Decoder(header["strings"], arrays)
-        estimator = decoder.estimator(header["estimator"])
         return ModelFile(
-            estimator,
+            decoder.value(header["estimator"]),
             {str(k): str(v) for k, v in header["versions"].items()},
             decoder.value(header["training"]),
             [str(note) for note in header["notes"]],
         )
     except ModelFileError as error:
         raise ModelFileError(f"{str(path)!r}: {error}") from error.__cause__
-    except (
-        TypeError,
-        ValueError,
-        LookupError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except _NO_MODEL as error:
         raise ModelFileError(
             f"{str(path)!r}: model.json does not describe a model ({type(error).__name__}: {error}); give a "
             "file written by suquan.save_model."
@@ -229,7 +215,7 @@ def read_model(path: Any) -> ModelFile:
 
 def _check_schema(header: dict[str, Any]) -> None:
     schema = header.get("schema")
-    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+    if type(schema) is not int or schema < 1:
         raise ModelFileError(f"its schema is {schema!r}, not a positive number; give another file.")
     if schema > SCHEMA:
         versions = header.get("versions")
@@ -238,28 +224,6 @@ def _check_schema(header: dict[str, Any]) -> None:
             f"it was written by suquan {writer} with schema {schema}; this is suquan {__version__}, which "
             f"reads schemas up to {SCHEMA}. Update suquan."
         )
-
-
-def _known_name(estimator: Any) -> str:
-    name = type(estimator).__name__
-    if ESTIMATORS.get(name) is not type(estimator):
-        raise TypeError(f"model files hold {', '.join(ESTIMATORS)}; got {type(estimator)!r}.")
-    return name
-
-
-def _fit_summary(estimator: Any) -> dict[str, Any]:
-    """What every fitted estimator can tell about its training."""
-    told = {
-        "method": getattr(estimator, "method_", getattr(estimator, "method", None)),
-        "n_features": estimator.n_features_in_,
-    }
-    for name in ("alpha_", "smoothness_", "objective_", "n_rounds_", "n_iter_", "best_score_"):
-        if hasattr(estimator, name):
-            told[name.removesuffix("_")] = getattr(estimator, name)
-    return {name: value for name, value in told.items() if value is not None}
-
-
-# -- encoding ---------------------------------------------------------------------------------------
 
 
 class _Unstorable(TypeError):
@@ -276,21 +240,23 @@ class _Encoder:
         self._places: dict[int, tuple[np.ndarray, dict[str, Any]]] = {}
 
     def estimator(self, estimator: Any) -> dict[str, Any]:
-        """Class, parameters and fitted attributes."""
-        attributes = {
-            name: value
-            for name, value in vars(estimator).items()
-            if _ATTRIBUTE.fullmatch(name) and not name.startswith("_")
-        }
+        """Class, parameters and fitted attributes, which must fit each other."""
+        name = type(estimator).__name__
+        cls: Any = ESTIMATORS.get(name)
+        if type(estimator) is not cls:
+            raise TypeError(f"model files hold {', '.join(ESTIMATORS)}; got {type(estimator)!r}.")
+        attributes = {k: v for k, v in vars(estimator).items() if _ATTRIBUTE.fullmatch(k)}
+        parameters = estimator.get_params(deep=False)
         encoded = {
             "$": "estimator",
-            "class": _known_name(estimator),
-            "parameters": {
-                name: self._parameter(estimator, name, value)
-                for name, value in estimator.get_params(deep=False).items()
-            },
-            "attributes": {name: self.value(value, name) for name, value in attributes.items()},
+            "class": name,
+            "parameters": {k: self._parameter(estimator, k, v) for k, v in parameters.items()},
+            "attributes": {k: self.value(v, k) for k, v in attributes.items()},
         }
+        try:
+            check_fitted_attributes(estimator)
+        except ModelFileError as error:
+            raise ModelFileError(f"this {name} cannot be saved: {error} Fit it again.") from None
         output = getattr(estimator, "_sklearn_output_config", {}).get("transform")
         return encoded | ({"output": output} if output else {})
 
@@ -300,27 +266,27 @@ class _Encoder:
         except _Unstorable:
             pass
         what = getattr(value, "__qualname__", None) or type(value).__name__
-        if name in _TARGET_PARAMETERS:
-            self._note(
-                f"{name} was {what}: its values at the places of the features are kept instead."
+        if name in _NAMED_PARAMETERS:
+            raise TypeError(
+                f"{name} is an object of class {what} that a model file cannot hold; it holds the names of "
+                f"this library's own. Give {name} by name, or keep this model by other means."
             )
+        if name in _TARGET_PARAMETERS:
+            note = f"{name} was {what}: its values at the places of the features are kept instead."
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return self.value(make_target_quantiles(value, estimator.n_features_in_), name)
-        if hasattr(value, "split") or isinstance(
-            value, np.random.RandomState | np.random.Generator
-        ):
-            what = repr(value).partition(" at 0x")[0]
-        default = inspect.signature(type(estimator)).parameters[name].default
-        self._note(f"{name} was {what}, which is not kept: it loads as {default!r}.")
-        return self.value(default, name)
-
-    def _note(self, note: str) -> None:
+                kept = make_target_quantiles(value, estimator.n_features_in_)
+        else:
+            if hasattr(value, "split") or hasattr(value, "random"):  # splitters and generators
+                what = repr(value).partition(" at 0x")[0]
+            kept = inspect.signature(type(estimator)).parameters[name].default
+            note = f"{name} was {what}, which is not kept: it loads as {kept!r}."
         if note not in self.notes:  # the model inside a selection has the same parameters
             self.notes.append(note)
+        return self.value(kept, name)
 
     def value(self, value: Any, name: str) -> Any:
-        """JSON of a value."""
+        """JSON of a value; `name` is the parameter or attribute that it belongs to, for the message."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, bool | int | str):
@@ -328,7 +294,9 @@ class _Encoder:
         if isinstance(value, float):
             return value if np.isfinite(value) else {"$": "float", "value": repr(value)}
         if isinstance(value, np.ndarray):
-            return self._array(value, name)
+            if id(value) not in self._places:
+                self._places[id(value)] = value, self._array(value, name)
+            return self._places[id(value)][1]
         if isinstance(value, list | tuple):
             items = [self.value(item, name) for item in value]
             return items if isinstance(value, list) else {"$": "tuple", "items": items}
@@ -337,53 +305,32 @@ class _Encoder:
                 return {key: self.value(item, name) for key, item in value.items()}
             items = [[self.value(k, name), self.value(v, name)] for k, v in value.items()]
             return {"$": "dict", "items": items}
-        if type(value) in ESTIMATORS.values():
+        kind = type(value).__name__
+        if ESTIMATORS.get(kind) is type(value):
             return self.estimator(value)
-        if type(value) in SPLITTERS.values():
-            return self._splitter(value, name)
+        if kind in SPLITTERS and type(value) is getattr(splitting, kind):
+            held = {**getattr(value, "cvargs", {}), **vars(value)}
+            names = [key for key in inspect.signature(type(value)).parameters if key in held]
+            parameters = {key: self.value(held[key], name) for key in names}
+            return {"$": "splitter", "class": kind, "parameters": parameters}
         raise _Unstorable(
             f"{name} holds {type(value)!r}, which a model file cannot; it holds numbers, text, arrays, lists "
             "and dicts of them."
         )
 
-    def _splitter(self, splitter: Any, name: str) -> dict[str, Any]:
-        held = {**getattr(splitter, "cvargs", {}), **vars(splitter)}
-        parameters = {
-            key: self.value(held[key], name) for key in _splitter_parameters(type(splitter))
-        }
-        return {"$": "splitter", "class": type(splitter).__name__, "parameters": parameters}
-
     def _array(self, array: np.ndarray, name: str) -> dict[str, Any]:
-        if id(array) not in self._places:
-            self._places[id(array)] = array, self._new_array(array, name)
-        return self._places[id(array)][1]
-
-    def _new_array(self, array: np.ndarray, name: str) -> dict[str, Any]:
-        kind = array.dtype.kind
-        if kind in "biu" or (kind == "f" and array.dtype.itemsize <= 8):
+        kind, size = array.dtype.kind, array.dtype.itemsize
+        if kind in "biu" or (kind == "f" and size <= 8):
             self.arrays.append(array)
             return {"$": "array", "at": array_name(len(self.arrays) - 1)}
-        values = array.tolist()
-        wide = kind == "U" and array.dtype.itemsize // 4 * len(values) > _MAX_TEXT
-        if (
-            not wide
-            and kind in "OUT"
-            and array.ndim == 1
-            and all(isinstance(item, str) for item in values)
-        ):
-            self.strings.append(values)
-            text = {"O": "object", "T": "variable"}.get(kind) or f"U{array.dtype.itemsize // 4}"
+        short = kind in "OT" or (kind == "U" and size // 4 * len(array) <= _MAX_TEXT)
+        if short and array.ndim == 1 and all(isinstance(item, str) for item in array.tolist()):
+            self.strings.append(array.tolist())
+            text = {"O": "object", "T": "variable"}.get(kind, f"U{size // 4}")
             return {"$": "strings", "at": len(self.strings) - 1, "type": text}
         raise _Unstorable(
             f"{name} is an array of {array.dtype}; a model file holds numbers and text."
         )
-
-
-def _splitter_parameters(cls: type) -> list[str]:
-    return [] if cls is LeaveOneOut else list(inspect.signature(cls).parameters)
-
-
-# -- decoding ---------------------------------------------------------------------------------------
 
 
 class _Decoder:
@@ -402,53 +349,50 @@ class _Decoder:
             return [self.value(item) for item in encoded]
         if not isinstance(encoded, dict):
             return encoded
-        if "$" not in encoded:
-            return {key: self.value(item) for key, item in encoded.items()}
-        kind = encoded["$"]
-        if kind == "float":
-            return _FLOATS[encoded["value"]]
-        if kind == "tuple":
-            return tuple(self.value(item) for item in encoded["items"])
-        if kind == "dict":
-            return {self.value(k): self.value(v) for k, v in encoded["items"]}
-        if kind == "array":
-            return self._arrays[encoded["at"]]
-        if kind == "strings":
-            return self._text(encoded["at"], encoded["type"])
-        if kind == "estimator":
-            return self.estimator(encoded)
-        if kind == "splitter":
-            return self._splitter(encoded)
-        raise ModelFileError(f"model.json holds a value of unknown kind {kind!r}.")
-
-    def _splitter(self, encoded: dict[str, Any]) -> Any:
-        cls = SPLITTERS[encoded["class"]]
-        parameters = {key: self.value(value) for key, value in encoded["parameters"].items()}
-        if not set(parameters) <= set(_splitter_parameters(cls)):
-            raise ModelFileError(f"{cls.__name__} has no parameters {sorted(parameters)}.")
-        return cls(**parameters)
+        match encoded.get("$"):
+            case None:
+                return {key: self.value(item) for key, item in encoded.items()}
+            case "float":
+                return _FLOATS[encoded["value"]]
+            case "tuple":
+                return tuple(self.value(encoded["items"]))
+            case "dict":
+                return {self.value(k): self.value(v) for k, v in encoded["items"]}
+            case "array":
+                return self._arrays[encoded["at"]]
+            case "strings":
+                return self._text(encoded["at"], encoded["type"])
+            case "estimator":
+                return self._estimator(encoded)
+            case "splitter":
+                name = SPLITTERS[SPLITTERS.index(encoded["class"])]
+                return getattr(splitting, name)(**self.value(encoded["parameters"]))
+            case kind:
+                raise ModelFileError(f"model.json holds a value of unknown kind {kind!r}.")
 
     def _text(self, place: int, kind: str) -> np.ndarray:
         if (place, kind) not in self._made:
             values = self._strings[place]
-            if kind == "object":
-                array = np.array(values, dtype=object)
-            elif kind == "variable":
-                array = np.array(values, dtype=np.dtypes.StringDType())
-            elif re.fullmatch(r"U[0-9]{1,6}", kind) and int(kind[1:]) * len(values) <= _MAX_TEXT:
-                array = np.array(values, dtype=kind)
-            else:
+            types: dict[str, Any] = {"object": object, "variable": np.dtypes.StringDType()}
+            if re.fullmatch(r"U[0-9]{1,6}", kind) and int(kind[1:]) * len(values) <= _MAX_TEXT:
+                types[kind] = kind
+            if kind not in types:
                 raise ModelFileError(f"model.json holds text of unknown kind {kind!r}.")
-            self._made[place, kind] = array
+            self._made[place, kind] = np.array(values, dtype=types[kind])
         return self._made[place, kind]
 
-    def estimator(self, encoded: dict[str, Any]) -> Any:
-        """Estimator with its parameters and fitted attributes, which must fit each other."""
+    def _estimator(self, encoded: dict[str, Any]) -> Any:
+        """Estimator; parameters that the file does not have, as that of an older version, get their default."""
         name = encoded["class"]
         if not isinstance(name, str) or name not in ESTIMATORS:
             raise ModelFileError(f"unknown estimator {name!r}; known are {', '.join(ESTIMATORS)}.")
         cls = ESTIMATORS[name]
         parameters = {key: self.value(value) for key, value in encoded["parameters"].items()}
+        if unknown := sorted(set(parameters) - set(inspect.signature(cls).parameters)):
+            raise ModelFileError(
+                f"the model has a parameter {unknown[0]!r} that {name} of suquan {__version__} does not have. "
+                "Update suquan."
+            )
         estimator = cls(**parameters)
         for key, value in encoded["attributes"].items():
             if not _ATTRIBUTE.fullmatch(key) or hasattr(cls, key):
@@ -463,47 +407,44 @@ class _Decoder:
 def check_fitted_attributes(estimator: Any) -> None:
     """Raise a ModelFileError where the attributes that predictions use do not fit each other."""
     p: Any = getattr(estimator, "n_features_in_", None)
-    _require(isinstance(p, int) and not isinstance(p, bool) and p > 0, "n_features_in_", p)
+    _require(type(p) is int and p > 0, "n_features_in_", p)
     _require(estimator.ties in TIES, "ties", estimator.ties)
     _require(estimator.missing in MISSING, "missing", estimator.missing)
-    _require_numbers(estimator, "target_quantiles_", (p,))
+    shapes: dict[str, tuple[int, ...]] = {"target_quantiles_": (p,)}
     if hasattr(estimator, "feature_names_in_"):
-        _require_vector(estimator, "feature_names_in_", p, "O")
-    if isinstance(estimator, QuantileNormalizer):
-        return
+        shapes["feature_names_in_"] = (p,)
     if isinstance(estimator, SupervisedQuantileNormalizer):
         inner: Any = getattr(estimator, "estimator_", None)
         _require(type(inner) in (SuquanClassifier, SuquanRegressor), "estimator_", inner)
         _require(inner.n_features_in_ == p, "estimator_.n_features_in_", inner.n_features_in_)
-        return
-    method = getattr(estimator, "method_", estimator.method)
-    _require(isinstance(method, str) and method in METHODS, "method", method)
-    n_outputs = 1
-    if isinstance(estimator, SuquanClassifier):
-        classes = getattr(estimator, "classes_", None)
-        n_classes = len(classes) if isinstance(classes, np.ndarray) and classes.ndim == 1 else 0
-        _require(n_classes >= 2, "classes_", classes)
-        n_outputs = 1 if n_classes == 2 else n_classes
-    _require_numbers(estimator, "coef_", (n_outputs, p))
-    _require_numbers(estimator, "intercept_", (n_outputs,))
+    elif isinstance(estimator, _MODELS):
+        method = getattr(estimator, "method_", estimator.method)
+        _require(isinstance(method, str) and method in METHODS, "method", method)
+        loss = getattr(estimator, "loss", "auto")
+        _require(isinstance(loss, str), "loss", loss)
+        n_outputs = _n_outputs(estimator)
+        shapes |= {"coef_": (n_outputs, p), "intercept_": (n_outputs,)}
+    for name, shape in shapes.items():
+        array: Any = getattr(estimator, name, None)
+        dtype = np.dtype(object if name == "feature_names_in_" else np.float64)
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+            is_array = isinstance(array, np.ndarray)
+            came = f"{array.dtype} of shape {array.shape}" if is_array else repr(array)
+            raise ModelFileError(f"{name} must be {dtype} of shape {shape}; the model has {came}.")
+        _require(dtype.kind == "O" or np.all(np.isfinite(array)), name, "not finite")
 
 
-def _require(condition: bool, name: str, value: Any) -> None:
+def _n_outputs(estimator: Any) -> int:
+    """Rows of the coefficients: one per class, or one alone for two classes and for values."""
+    if not isinstance(estimator, SuquanClassifier):
+        return 1
+    classes = getattr(estimator, "classes_", None)
+    n_classes = len(classes) if isinstance(classes, np.ndarray) and classes.ndim == 1 else 0
+    _require(n_classes >= 2, "classes_", classes)
+    coef: Any = getattr(estimator, "coef_", None)
+    return n_classes if n_classes > 2 or np.shape(coef)[:1] == (2,) else 1
+
+
+def _require(condition: Any, name: str, value: Any) -> None:
     if not condition:
-        raise ModelFileError(
-            f"{name} does not fit the model: {value!r}. The file was not written by suquan."
-        )
-
-
-def _require_numbers(estimator: Any, name: str, shape: tuple[int, ...]) -> None:
-    array = getattr(estimator, name, None)
-    if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
-        came = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else array
-        raise ModelFileError(f"{name} must be float64 of shape {shape}; the file holds {came!r}.")
-    _require(bool(np.all(np.isfinite(array))), name, "not finite")
-
-
-def _require_vector(estimator: Any, name: str, length: int, kind: str) -> None:
-    array = getattr(estimator, name)
-    fits = isinstance(array, np.ndarray) and array.shape == (length,) and array.dtype.kind == kind
-    _require(fits, name, getattr(array, "shape", array))
+        raise ModelFileError(f"{name} does not fit the model: {value!r}.")

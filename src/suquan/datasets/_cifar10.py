@@ -1,4 +1,4 @@
-"""CIFAR-10 in grey, from whatever copy of it is at hand."""
+"""CIFAR-10 in grey: the path of a copy comes in, arrays of pictures and of their classes go out."""
 
 from __future__ import annotations
 
@@ -13,17 +13,8 @@ from suquan.datasets._plain_pickle import load_plain_pickle
 from suquan.ranking import check_choice
 
 CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
 _NPZ = "cifar10_gray.npz"
 _TRAIN_BATCHES = tuple(f"data_batch_{k}" for k in range(1, 6))
 _TEST_BATCH = "test_batch"
@@ -90,14 +81,11 @@ def load_cifar10(
     """
     check_choice("subset", subset, _SUBSETS)
     images = _find(path)
-    X, y = {
-        "train": (images.X_train, images.y_train),
-        "test": (images.X_test, images.y_test),
-        "all": (
-            np.concatenate([images.X_train, images.X_test]),
-            np.concatenate([images.y_train, images.y_test]),
-        ),
-    }[subset]
+    X, y = images.X_train, images.y_train
+    if subset == "test":
+        X, y = images.X_test, images.y_test
+    elif subset == "all":
+        X, y = np.concatenate([X, images.X_test]), np.concatenate([y, images.y_test])
     if return_X_y:
         return X, y
     return Bunch(data=X, target=y, target_names=np.array(CLASSES))
@@ -105,18 +93,16 @@ def load_cifar10(
 
 def _find(path: Any) -> _Images:
     """Images from the first copy that is found."""
-    if path is not None:
-        place = Path(path)
-        images = _read(place)
-        if images is None:
-            raise FileNotFoundError(
-                f"there is no CIFAR-10 in {place}: wanted {_NPZ}, or the original batches "
-                f"({_TRAIN_BATCHES[0]} … {_TEST_BATCH}, python or binary version, unpacked)."
-            )
+    place = _default_folder() if path is None else Path(path)
+    images = None if place is None else _read(place)
+    if images is not None:
         return images
-    folder = _default_folder()
-    images = _read(folder) if folder is not None else None
-    return images if images is not None else _fetch(folder)
+    if path is None:
+        return _fetch(place)
+    raise FileNotFoundError(
+        f"there is no CIFAR-10 in {place}: wanted {_NPZ}, or the original batches "
+        f"({_TRAIN_BATCHES[0]} … {_TEST_BATCH}, python or binary version, unpacked)."
+    )
 
 
 def _default_folder() -> Path | None:
@@ -129,10 +115,9 @@ def _default_folder() -> Path | None:
 
 def _read(place: Path) -> _Images | None:
     """Images from a file or a folder; None if there are none."""
-    if place.is_file():
-        return _read_npz(place)
-    if (place / _NPZ).is_file():
-        return _read_npz(place / _NPZ)
+    for file in (place, place / _NPZ):
+        if file.is_file():
+            return _read_npz(file)
     for name in _SUBFOLDERS:
         for ending, read in (("", _read_python_batch), (".bin", _read_binary_batch)):
             if (place / name / (_TEST_BATCH + ending)).is_file():
@@ -140,21 +125,17 @@ def _read(place: Path) -> _Images | None:
     return None
 
 
-# -------------------------------------------------------------------------------------------------- files
-
-
 def _read_npz(path: Path) -> _Images:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = [file[name] for name in _Images._fields]
+            images = _Images(*(file[name] for name in _Images._fields))
     except Exception as error:  # what a damaged archive trips over has no common type
         raise ValueError(
             f"{path} is damaged, or is not the grey CIFAR-10 with {', '.join(_Images._fields)}: {error}"
         ) from error
-    X_train, y_train, X_test, y_test = arrays
-    for X, y in ((X_train, y_train), (X_test, y_test)):
-        _check(X, y, _N_PIXELS, path)
-    return _Images(X_train, y_train.astype(np.int64), X_test, y_test.astype(np.int64))
+    y_train = _check(images.X_train, images.y_train, _N_PIXELS, path)
+    y_test = _check(images.X_test, images.y_test, _N_PIXELS, path)
+    return images._replace(y_train=y_train, y_test=y_test)
 
 
 def _read_batches(folder: Path, ending: str, read: Any) -> _Images:
@@ -165,9 +146,11 @@ def _read_batches(folder: Path, ending: str, read: Any) -> _Images:
         raise FileNotFoundError(
             f"{folder} has some batches of CIFAR-10 but lacks {', '.join(missing)}; unpack the archive again."
         )
-    batches = [read(path) for path in paths]
-    grey = [_to_grey(colours) for colours, _ in batches]
-    labels = [y for _, y in batches]
+    grey, labels = [], []
+    for path in paths:
+        colours, y = read(path)
+        labels.append(_check(colours, y, 3 * _N_PIXELS, path))
+        grey.append(_to_grey(colours))
     return _Images(np.concatenate(grey[:-1]), np.concatenate(labels[:-1]), grey[-1], labels[-1])
 
 
@@ -177,16 +160,11 @@ def _read_python_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"{path} is not a batch of CIFAR-10: it has no 'data' and 'labels'.")
     X, labels = batch[b"data"], batch[b"labels"]
     is_flat = isinstance(labels, list) and all(type(label) is int for label in labels)
-    if not isinstance(X, np.ndarray) or not is_flat:
+    if not isinstance(X, np.ndarray) or not is_flat or any(abs(y) >> 62 for y in labels):
         raise ValueError(
             f"{path} is damaged: wanted an array 'data' and a list of integers 'labels'."
         )
-    try:
-        y = np.array(labels, dtype=np.int64)
-    except OverflowError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    _check(X, y, 3 * _N_PIXELS, path)
-    return X, y
+    return X, np.array(labels, dtype=np.int64)
 
 
 def _read_binary_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -198,12 +176,11 @@ def _read_binary_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
             "the colours of a picture."
         )
     rows = data.reshape(-1, width)
-    _check(rows[:, 1:], rows[:, 0], 3 * _N_PIXELS, path)
-    return rows[:, 1:], rows[:, 0].astype(np.int64)
+    return rows[:, 1:], rows[:, 0]
 
 
-def _check(X: np.ndarray, y: np.ndarray, width: int, place: Any) -> None:
-    """Raise a ValueError unless `X` holds pictures of `width` bytes and `y` their classes."""
+def _check(X: np.ndarray, y: np.ndarray, width: int, place: Any) -> np.ndarray:
+    """Classes as int64, or a ValueError unless `X` holds pictures of `width` bytes and `y` their classes."""
     if X.dtype != np.uint8 or X.ndim != 2 or X.shape[1] != width:
         raise ValueError(
             f"{place}: wanted pictures of {width:,} bytes in rows; got an array of shape {X.shape} and type "
@@ -215,6 +192,7 @@ def _check(X: np.ndarray, y: np.ndarray, width: int, place: Any) -> None:
             f"{place}: wanted a class from 0 to 9 for each of {len(X):,} pictures; got an array of shape "
             f"{y.shape} and type {y.dtype}."
         )
+    return y.astype(np.int64)
 
 
 def _to_grey(colours: np.ndarray) -> np.ndarray:
@@ -224,9 +202,6 @@ def _to_grey(colours: np.ndarray) -> np.ndarray:
     grey += 38470 * green.astype(np.uint32)
     grey += 7471 * blue.astype(np.uint32)
     return ((grey + 32768) >> 16).astype(np.uint8)
-
-
-# ----------------------------------------------------------------------------------------------- download
 
 
 def _fetch(folder: Path | None) -> _Images:
@@ -243,8 +218,7 @@ def _fetch(folder: Path | None) -> _Images:
             "path or in SUQUAN_DATA."
         ) from error
     X = np.asarray(table.data).astype(np.uint8)
-    y = np.asarray(table.target).astype(np.int64)
-    _check(X, y, 3 * _N_PIXELS, "OpenML's CIFAR-10")
+    y = _check(X, np.asarray(table.target).astype(np.int64), 3 * _N_PIXELS, "OpenML's CIFAR-10")
     n_train = len(X) * 5 // 6
     counts = np.bincount(y[:n_train], minlength=len(CLASSES))
     if np.any(counts * len(CLASSES) != n_train):

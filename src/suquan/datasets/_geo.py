@@ -1,4 +1,4 @@
-"""The breast cancer cohorts of the paper, from the files that GEO offers for them."""
+"""The breast cancer cohorts of the paper: files that GEO offers come in, samples with labels go out."""
 
 from __future__ import annotations
 
@@ -135,8 +135,11 @@ def load_geo(
     table = read_table(matrix)
     source = _clinical_source(accession, cohort, table, matrix, clinical)
     names = table.sample_names
-    time = cohort.days * _numbers(source, cohort.time, names)
-    event = _numbers(source, cohort.event, names)
+    time, event = (
+        select_numbers(source, _one_name(p, source.columns, source.path), sample_names=names)
+        for p in (cohort.time, cohort.event)
+    )
+    time *= cohort.days
     chosen = _chosen(source, cohort, names)
     labels = survival_labels(np.where(chosen, time, np.nan), event, horizon_years * DAYS_PER_YEAR)
     data = table.values[labels.keep]
@@ -165,19 +168,15 @@ def load_geo(
 
 def _report(accession: str, counts: dict[str, int], cohort: Cohort, horizon_years: float) -> str:
     """Counts in words, with the paper's."""
-    left_out = [
-        f"{counts['censored']} censored before {horizon_years:g} years",
-        f"{counts['missing']} without time or event" if counts["missing"] else "",
-        f"{counts['excluded']} with {' '.join(cohort.without)}" if counts["excluded"] else "",
-    ]
-    paper = ", ".join(map(str, cohort.paper))
+    left_out = f"{counts['censored']} censored before {horizon_years:g} years"
+    if counts["missing"]:
+        left_out += f", {counts['missing']} without time or event"
+    if counts["excluded"]:
+        left_out += f", {counts['excluded']} with {' '.join(cohort.without)}"
     return (
         f"{accession}: {counts['labelled']} labelled, {counts['relapsed']} of them relapsed "
-        f"(paper: {paper}); left out: {', '.join(filter(None, left_out))}"
+        f"(paper: {cohort.paper[0]}, {cohort.paper[1]}); left out: {left_out}"
     )
-
-
-# -------------------------------------------------------------------------------------------------- files
 
 
 def _find_matrix(accession: str, path: Path) -> Path:
@@ -198,16 +197,15 @@ def _find_matrix(accession: str, path: Path) -> Path:
 
 def _clinical_source(
     accession: str, cohort: Cohort, table: Table, matrix: Path, clinical: Any
-) -> LabelTable | Table:
+) -> LabelTable:
     """What has the columns of times and events."""
     if clinical is not None:
         return _read_clinical(Path(clinical), cohort)
     if not cohort.clinical:
-        return table
+        return LabelTable(table.sample_names, table.labels, "the series matrix")
     for pattern in cohort.clinical:
-        found = sorted(matrix.parent.glob(pattern))
-        if found:
-            return _read_clinical(found[0], cohort)
+        for found in sorted(matrix.parent.glob(pattern)):
+            return _read_clinical(found, cohort)
     raise TableError(
         f"{accession}: its series matrix has no follow-up times; wanted a file {' or '.join(cohort.clinical)} "
         f"in {matrix.parent}, or its path as clinical=…"
@@ -232,11 +230,11 @@ def _read_clinical(path: Path, cohort: Cohort) -> LabelTable:
             raise TableError(
                 f"{path}: row {number} of the table has {len(row)} cells, the header has {len(header)}"
             )
-    unique = [list(row) for row in dict.fromkeys(map(tuple, rows[1:]))]
-    columns = {name: [row[j] for row in unique] for j, name in enumerate(header)}
+    cells = np.array(list(dict.fromkeys(map(tuple, rows[1:]))))
+    columns = dict(zip(header, cells.T, strict=True))
     sample = _one_name(cohort.sample or "geo_accession", columns, str(path))
     names = columns.pop(sample)
-    return LabelTable(np.array(names), {k: np.array(v) for k, v in columns.items()}, str(path))
+    return LabelTable(names, columns, str(path))
 
 
 def _table_lines(file: Iterable[str], is_soft: bool) -> Iterator[str]:
@@ -251,16 +249,6 @@ def _table_lines(file: Iterable[str], is_soft: bool) -> Iterator[str]:
             yield line
 
 
-# ------------------------------------------------------------------------------------------------ columns
-
-
-def _columns(source: LabelTable | Table) -> tuple[dict[str, Any], str]:
-    """Columns of a table and where it comes from."""
-    if isinstance(source, Table):
-        return source.labels, "the series matrix"
-    return source.columns, source.path
-
-
 def _one_name(pattern: str, columns: Iterable[str], place: str) -> str:
     """The one column whose whole name matches."""
     found = [name for name in columns if re.fullmatch(pattern, name, re.IGNORECASE)]
@@ -273,22 +261,11 @@ def _one_name(pattern: str, columns: Iterable[str], place: str) -> str:
     return found[0]
 
 
-def _numbers(source: LabelTable | Table, pattern: str, names: np.ndarray) -> np.ndarray:
-    """A column of numbers for the samples, NaN where there is none."""
-    columns, place = _columns(source)
-    return select_numbers(source, _one_name(pattern, columns, place), sample_names=names)
-
-
-def _chosen(source: LabelTable | Table, cohort: Cohort, names: np.ndarray) -> np.ndarray:
+def _chosen(source: LabelTable, cohort: Cohort, names: np.ndarray) -> np.ndarray:
     """Which samples are not to be left out."""
     if not cohort.without:
         return np.ones(len(names), bool)
-    columns, place = _columns(source)
     column, value = cohort.without
-    cells = columns[_one_name(column, columns, place)]
-    excluded = {
-        name
-        for name, cell in zip(source.sample_names.tolist(), cells, strict=True)
-        if str(cell).strip().lower() == value
-    }
-    return np.array([name not in excluded for name in names.tolist()])
+    cells = source.columns[_one_name(column, source.columns, source.path)]
+    excluded = np.array([str(cell).strip().lower() == value for cell in cells], dtype=bool)
+    return ~np.isin(names, source.sample_names[excluded])

@@ -1,58 +1,20 @@
-"""Pickles of plain data, read without executing anything they ask for."""
+"""Pickles of plain data, read without executing anything they ask for; `load_cifar10` reads its batches so.
+
+The path of a pickle comes in, its dictionary of numbers, text, lists and arrays of integers goes out.
+"""
 
 from __future__ import annotations
 
 import io
 import math
 import pickle
+import pickletools
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-# Operations that build numbers, text, lists, tuples and dictionaries, and those that rebuild an array. All
-# others, such as those that make instances of classes, end the reading.
-_ALLOWED = [
-    "PROTO",
-    "FRAME",
-    "STOP",
-    "MARK",
-    "POP_MARK",
-    "NONE",
-    "NEWTRUE",
-    "NEWFALSE",
-    "BININT",
-    "BININT1",
-    "BININT2",
-    "LONG1",
-    "SHORT_BINSTRING",
-    "BINSTRING",
-    "SHORT_BINBYTES",
-    "BINBYTES",
-    "BINBYTES8",
-    "SHORT_BINUNICODE",
-    "BINUNICODE",
-    "EMPTY_LIST",
-    "APPEND",
-    "APPENDS",
-    "EMPTY_TUPLE",
-    "TUPLE1",
-    "TUPLE2",
-    "TUPLE3",
-    "TUPLE",
-    "EMPTY_DICT",
-    "SETITEM",
-    "SETITEMS",
-    "BINPUT",
-    "LONG_BINPUT",
-    "BINGET",
-    "LONG_BINGET",
-    "MEMOIZE",
-    "GLOBAL",
-    "STACK_GLOBAL",
-    "REDUCE",
-    "BUILD",
-]
+_INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
 
 
 def load_plain_pickle(path: Path) -> Any:
@@ -68,7 +30,11 @@ def load_plain_pickle(path: Path) -> Any:
     """
     data = path.read_bytes()
     try:
-        return _values(_PlainUnpickler(io.BytesIO(data), encoding="bytes").load())
+        _check_memo(data)
+        batch = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+        if not isinstance(batch, dict):
+            return batch
+        return {k: _array(v) if isinstance(v, _Stub) else v for k, v in batch.items()}
     except Exception as error:  # what a damaged pickle trips over has no common type
         raise ValueError(
             f"{path} is not a pickle of plain arrays, lists and dictionaries, or is damaged: "
@@ -76,8 +42,15 @@ def load_plain_pickle(path: Path) -> Any:
         ) from error
 
 
+def _check_memo(data: bytes) -> None:
+    """Refuse places in the pickle's memo beyond its length: memory is reserved up to them."""
+    for operation, argument, _ in pickletools.genops(data):
+        if operation.name in ("PUT", "LONG_BINPUT") and not 0 <= int(argument or 0) <= len(data):
+            raise pickle.UnpicklingError(f"its memo has no place {argument}")
+
+
 class _Stub:
-    """What stands for numpy's names while the pickle is read."""
+    """Stands for a name of NumPy: keeps its arguments and its state, and does nothing with them."""
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -87,65 +60,46 @@ class _Stub:
         self.state = state
 
 
-class _ArrayStub(_Stub):
-    """numpy.core.multiarray._reconstruct(ndarray, shape, code), then the state of the array."""
+class _Bytes(bytes):
+    """Bytes as Python 3 writes them for Python 2: a text with one character for each."""
 
-    def value(self) -> np.ndarray:
-        """The array, checked against the length of its bytes."""
-        _, shape, dtype, fortran, raw = self.state
-        kind = dtype.value()
-        if not all(isinstance(size, int) and size >= 0 for size in shape):
-            raise ValueError(f"an array cannot have the shape {shape}")
-        n_bytes = math.prod(shape) * kind.itemsize
-        if not isinstance(raw, bytes) or len(raw) != n_bytes:
-            raise ValueError(f"an array of shape {shape} should have {n_bytes:,} bytes")
-        return np.frombuffer(raw, kind).reshape(shape, order="F" if fortran else "C")
+    def __new__(cls, text: str, encoding: str) -> _Bytes:
+        if encoding != "latin1":
+            raise ValueError(f"bytes in {encoding!r} are not read")
+        return super().__new__(cls, text.encode("latin-1"))
 
 
-class _DtypeStub(_Stub):
-    """numpy.dtype(code, align, copy), then its state, of which the second entry is the byte order."""
-
-    def value(self) -> np.dtype:
-        """The type, an integer."""
-        code = self.arguments[0]
-        code = code.decode("ascii") if isinstance(code, bytes) else code
-        if code not in ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"):
-            raise ValueError(f"arrays of type {code!r} are not read")
-        swapped = self.state[1] in (b">", ">")
-        return np.dtype(code).newbyteorder(">" if swapped else "<")
+# Names that arrays and bytes are pickled with, and what stands for them.
+_ALLOWED = {
+    ("numpy.core.multiarray", "_reconstruct"): _Stub,
+    ("numpy._core.multiarray", "_reconstruct"): _Stub,
+    ("numpy", "ndarray"): _Stub,
+    ("numpy", "dtype"): _Stub,
+    ("_codecs", "encode"): _Bytes,
+}
 
 
-class _PlainUnpickler(pickle._Unpickler):
-    """Python's own unpickler, in Python, reduced to what plain data need."""
-
-    dispatch: ClassVar = {
-        code: pickle._Unpickler.dispatch[code]
-        for code in (getattr(pickle, name)[0] for name in _ALLOWED)
-    }
+class _Unpickler(pickle.Unpickler):
+    """Python's own unpickler, which gets nothing to call but what stands for the allowed names."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Stand-ins for the names that arrays and bytes are pickled with."""
-        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":
-            return type("Array", (_ArrayStub,), {})  # anew, as a pickle might change it
-        if module == "numpy" and name in ("ndarray", "dtype"):
-            return type("Dtype", (_DtypeStub,), {})
-        if (module, name) == ("_codecs", "encode"):  # bytes, as Python 3 writes them for Python 2
-            return _latin_bytes
+        """What stands for an allowed name."""
+        if (module, name) in _ALLOWED:
+            return type(name, (_ALLOWED[module, name],), {})  # anew, as a pickle might change it
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which plain data do not need")
 
 
-def _latin_bytes(text: str, encoding: str) -> bytes:
-    """Bytes of a text that has one character for each."""
-    if encoding != "latin1":
-        raise ValueError(f"bytes in {encoding!r} are not read")
-    return text.encode("latin-1")
-
-
-def _values(item: Any) -> Any:
-    """A dictionary with arrays in place of their stand-ins."""
-    if not isinstance(item, dict):
-        return item
-    return {
-        key: value.value() if isinstance(value, _ArrayStub) else value
-        for key, value in item.items()
-    }
+def _array(stub: _Stub) -> np.ndarray:
+    """Array of ``_reconstruct(ndarray, …)`` and its state, checked against the length of its bytes."""
+    _, shape, dtype, fortran, raw = stub.state
+    code = dtype.arguments[0]
+    code = code.decode("ascii") if isinstance(code, bytes) else code
+    if code not in _INTEGERS:
+        raise ValueError(f"arrays of type {code!r} are not read")
+    kind = np.dtype(code).newbyteorder(">" if dtype.state[1] in (b">", ">") else "<")
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"an array cannot have the shape {shape}")
+    n_bytes = math.prod(shape) * kind.itemsize
+    if not isinstance(raw, bytes) or len(raw) != n_bytes:
+        raise ValueError(f"an array of shape {shape} should have {n_bytes:,} bytes")
+    return np.frombuffer(raw, kind).reshape(shape, order="F" if fortran else "C")

@@ -1,11 +1,9 @@
 """Affymetrix microarrays from CEL files to expression: RMA, with the usual target or any other."""
 
-from suquan.microarray._background import background_correct
 from suquan.microarray._cdf import Cdf, probe_intensities, read_cdf
 from suquan.microarray._cel import Cel, read_cel
 from suquan.microarray._files import MicroarrayFileError
-from suquan.microarray._median_polish import median_polish
-from suquan.microarray._rma import rma
+from suquan.microarray._rma import background_correct, median_polish, rma
 
 __all__ = [
     "Cdf",

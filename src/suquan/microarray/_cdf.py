@@ -1,4 +1,7 @@
-"""CDF files: which cells of a chip are the probes of which probe set, in text and in binary (XDA)."""
+"""CDF files, text and binary (XDA): which cells of a chip are the probes of which probe set.
+
+:func:`read_cdf` reads the layout of a chip; :func:`probe_intensities` reads CEL files by it, for `rma`.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +19,18 @@ from suquan.microarray._files import (
     MicroarrayFileError,
     Tags,
     check_range,
-    parse_integer,
     read_bytes,
+    require,
     sections,
 )
 
 _MAGIC_XDA = (67).to_bytes(4, "little")
-_NAME_BYTES = 64
-_XDA_CELL = np.dtype(
-    [
-        ("atom", "<i4"),
-        ("x", "<u2"),
-        ("y", "<u2"),
-        ("index", "<i4"),
-        ("pbase", "u1"),
-        ("tbase", "u1"),
-    ]
-)
+_XDA_CELL = np.dtype("<i4, <u2, <u2, <i4, u1, u1")
+_XDA_CELL.names = ("atom", "x", "y", "index", "pbase", "tbase")
 _QC_CELL_BYTES = 7
 _TEXT_EXPRESSION, _XDA_EXPRESSION = 3, 1
-_PLACE = np.dtype("<i4")
+_NAME, _PLACE = np.dtype("S64"), np.dtype("<i4")
+_COLUMNS = ("X", "Y", "PBASE", "TBASE", "ATOM", "INDEX")
 # Which bases pair, by their letters' codes: then the probe is a perfect match.
 _PAIRS = np.zeros((256, 256), bool)
 _PAIRS[[*b"ATCGATCGatcgatcg"], [*b"TAGCtagcTAGCtagc"]] = True
@@ -109,12 +104,12 @@ def read_cdf(path: Any) -> Cdf:
     name = Path(path).name
     if data[:4] == _MAGIC_XDA:
         return _read_binary(Bytes(data, name))
-    if data.lstrip()[:5] == b"[CDF]":
-        return _read_text(data, name)
-    raise MicroarrayFileError(
+    require(
+        data.lstrip()[:5] == b"[CDF]",
         f"{name} is not a CDF file: it starts with {data[:12]!r}, not with [CDF] (text) or the integer 67 "
-        "(binary)."
+        "(binary).",
     )
+    return _read_text(data, name)
 
 
 def probe_intensities(cels: Any, cdf: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -166,19 +161,16 @@ def probe_intensities(cels: Any, cdf: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_fits(cel: Cel, layout: Cdf, chip_type: str) -> None:
-    if (cel.n_rows, cel.n_cols) != (layout.n_rows, layout.n_cols):
-        raise MicroarrayFileError(
-            f"{cel.name} has {cel.n_rows} rows of {cel.n_cols} columns, the layout {layout.chip_type} has "
-            f"{layout.n_rows} of {layout.n_cols}: they are of different chips."
-        )
-    if chip_type and cel.chip_type and cel.chip_type != chip_type:
-        raise MicroarrayFileError(
-            f"{cel.name} is of chip type {cel.chip_type}, the arrays before it of {chip_type}. Summarise "
-            "arrays of one type together."
-        )
-
-
-# ------------------------------------------------------------------------------------------ binary (XDA)
+    require(
+        (cel.n_rows, cel.n_cols) == (layout.n_rows, layout.n_cols),
+        f"{cel.name} has {cel.n_rows} rows of {cel.n_cols} columns, the layout {layout.chip_type} has "
+        f"{layout.n_rows} of {layout.n_cols}: they are of different chips.",
+    )
+    require(
+        not chip_type or not cel.chip_type or cel.chip_type == chip_type,
+        f"{cel.name} is of chip type {cel.chip_type}, the arrays before it of {chip_type}. Summarise "
+        "arrays of one type together.",
+    )
 
 
 def _read_binary(file: Bytes) -> Cdf:
@@ -189,52 +181,47 @@ def _read_binary(file: Bytes) -> Cdf:
     n_units = file.integer("the number of units", 1)
     n_qc_units = file.integer("the number of QC units")
     file.text("reference sequence")
-    names = file.take(n_units * _NAME_BYTES, "the names of the units")
+    names = file.table(_NAME, n_units, "the names of the units")
     qc_places = file.table(_PLACE, n_qc_units, "the places of the QC units").tolist()
     places = file.table(_PLACE, n_units, "the places of the units").tolist()
     for k, place in enumerate(qc_places):
         file.move_to(place, f"QC unit {k + 1}")
         _, n_cells = file.unpack("Hi", f"QC unit {k + 1}")
-        file.skip(n_cells * _QC_CELL_BYTES, f"the cells of QC unit {k + 1}")
+        file.take(n_cells * _QC_CELL_BYTES, f"the cells of QC unit {k + 1}")
     blocks: list[_Block] = []
     room = len(file.data) // _XDA_CELL.itemsize
     for k, place in enumerate(places):
         file.move_to(place, f"unit {k + 1}")
-        unit_name = _zero_ended(names[k * _NAME_BYTES : (k + 1) * _NAME_BYTES])
-        blocks.append(_binary_unit(file, f"unit {k + 1}", unit_name, n_rows, n_cols))
+        blocks.append(_binary_unit(file, f"unit {k + 1}", names[k], n_rows, n_cols))
         # Every cell is stored once: units that share their bytes are damage, and would fill the memory.
         room -= len(blocks[-1].cell)
-        if room < 0:
-            raise MicroarrayFileError(f"{file.name} is damaged: its units overlap.")
+        require(room >= 0, f"{file.name} is damaged: its units overlap.")
     return _layout(blocks, Path(file.name).stem, n_rows, n_cols, file.name)
 
 
-def _binary_unit(file: Bytes, what: str, unit_name: str, n_rows: int, n_cols: int) -> _Block:
+def _binary_unit(file: Bytes, what: str, unit_name: bytes, n_rows: int, n_cols: int) -> _Block:
     kind, _, _, n_blocks, n_cells, _, _ = file.unpack("HBiiiiB", what)
     _check_kind(kind, _XDA_EXPRESSION, what, file.name)
     check_range(n_blocks, f"the number of blocks of {what}", 1, 1, file.name)
     _, n_block_cells, _, _, _, _ = file.unpack("iiBBii", f"the block of {what}")
-    name = _zero_ended(file.take(_NAME_BYTES, f"the name of {what}"))
-    if n_block_cells != n_cells:
-        raise MicroarrayFileError(
-            f"{file.name} is damaged: {what} says {n_cells:,} cells, its block {n_block_cells:,}."
-        )
+    name = file.table(_NAME, 1, f"the name of {what}")[0]
+    require(
+        n_block_cells == n_cells,
+        f"{file.name} is damaged: {what} says {n_cells:,} cells, its block {n_block_cells:,}.",
+    )
     cells = file.table(_XDA_CELL, n_cells, f"the cells of {what}")
     x, y = cells["x"].astype(np.int64), cells["y"].astype(np.int64)
-    if np.any(x >= n_cols) or np.any(y >= n_rows):
-        raise MicroarrayFileError(
-            f"{file.name} is damaged: {what} has a cell that lies off the chip."
-        )
+    require(
+        np.all(x < n_cols) and np.all(y < n_rows),
+        f"{file.name} is damaged: {what} has a cell that lies off the chip.",
+    )
     is_pm = _PAIRS[cells["pbase"], cells["tbase"]]
-    name = _set_name(name, unit_name)
+    name = _set_name(_zero_ended(name), _zero_ended(unit_name))
     return _Block(name, cells["atom"].astype(np.int64), y * n_cols + x, is_pm)
 
 
 def _zero_ended(data: bytes) -> str:
     return data.split(b"\0", 1)[0].decode("latin-1").strip()
-
-
-# -------------------------------------------------------------------------------------------------- text
 
 
 def _read_text(data: bytes, name: str) -> Cdf:
@@ -258,90 +245,84 @@ def _read_text(data: bytes, name: str) -> Cdf:
             n_found += 1
         elif re.fullmatch(r"Unit\d+_Block\d+", title):
             blocks.append(_text_block(Tags(lines, place), unit, n_rows, n_cols))
-    counts = {
-        "units": (n_found, n_units),
-        "blocks": (len(blocks), n_blocks),
-        "QC units": (
-            n_qc_found,
-            chip.integer("NumQCUnits") if "NumQCUnits" in chip.values else n_qc_found,
-        ),
-    }
-    for what, (found, wanted) in counts.items():
-        if found != wanted:
-            raise MicroarrayFileError(
-                f"{name} is truncated or damaged: it should have {wanted:,} {what} and has {found:,}."
-            )
+    n_qc = chip.integer("NumQCUnits") if "NumQCUnits" in chip.values else n_qc_found
+    for what, found, wanted in (
+        ("units", n_found, n_units),
+        ("blocks", len(blocks), n_blocks),
+        ("QC units", n_qc_found, n_qc),
+    ):
+        require(
+            found == wanted,
+            f"{name} is truncated or damaged: it should have {wanted:,} {what} and has {found:,}.",
+        )
     return _layout(blocks, chip.values.get("Name", Path(name).stem), n_rows, n_cols, name)
 
 
 def _cell_lines(tags: Tags, count_tag: str) -> list[str]:
     """Values of the lines Cell1=…, Cell2=…, as many as the section says."""
     n_cells = tags.integer(count_tag)
-    rows = [
-        value for tag, value in tags.values.items() if tag.startswith("Cell") and tag[4:].isdigit()
-    ]
-    if len(rows) != n_cells:
-        raise MicroarrayFileError(
-            f"{tags.place} is truncated or damaged: it says {n_cells:,} cells and has {len(rows):,}."
-        )
+    rows = [value for tag, value in tags.values.items() if re.fullmatch(r"Cell[0-9]+", tag)]
+    require(
+        len(rows) == n_cells,
+        f"{tags.place} is truncated or damaged: it says {n_cells:,} cells and has {len(rows):,}.",
+    )
     return rows
 
 
 def _text_block(tags: Tags, unit: Tags, n_rows: int, n_cols: int) -> _Block:
     place = tags.place
     rows = _cell_lines(tags, "NumCells")
-    if len(rows) != unit.integer("NumCells"):
-        raise MicroarrayFileError(
-            f"{place} is damaged: it has {len(rows):,} cells, its unit says {unit.integer('NumCells'):,}."
-        )
+    n_cells = unit.integer("NumCells")
+    require(
+        len(rows) == n_cells,
+        f"{place} is damaged: it has {len(rows):,} cells, its unit says {n_cells:,}.",
+    )
     columns = tags.text("CellHeader").upper().split()
-    wanted = ("X", "Y", "PBASE", "TBASE", "ATOM", "INDEX")
-    missing = [column for column in wanted if column not in columns]
-    if missing:
-        raise MicroarrayFileError(
-            f"CellHeader in {place} lacks {', '.join(missing)}; it has {' '.join(columns)[:80]}."
-        )
+    missing = [column for column in _COLUMNS if column not in columns]
+    require(
+        not missing,
+        f"CellHeader in {place} lacks {', '.join(missing)}; it has {' '.join(columns)[:80]}.",
+    )
     # A text column may be empty, so lines are split at tabs where there are any.
     table = [row.split("\t") if "\t" in row else row.split() for row in rows]
-    places = [columns.index(column) for column in wanted]
-    if any(len(row) <= max(places) for row in table):
-        raise MicroarrayFileError(f"a cell of {place} has fewer columns than CellHeader names.")
+    places = [columns.index(column) for column in _COLUMNS]
+    require(
+        all(len(row) > max(places) for row in table),
+        f"a cell of {place} has fewer columns than CellHeader names.",
+    )
     x, y, pbase, tbase, atom, index = ([row[k].strip() for row in table] for k in places)
-    xs = _integers(x, f"X in {place}", n_cols - 1)
-    cells = _integers(y, f"Y in {place}", n_rows - 1) * n_cols + xs
-    if np.any(cells != _integers(index, f"INDEX in {place}", n_rows * n_cols - 1)):
-        raise MicroarrayFileError(
-            f"{place} is damaged: the INDEX of a cell is not Y·{n_cols} + X of that cell."
-        )
-    is_pm = _PAIRS[_base_codes(pbase, f"PBASE in {place}"), _base_codes(tbase, f"TBASE in {place}")]
+    cells = _integers(y, "Y", n_rows - 1, place) * n_cols + _integers(x, "X", n_cols - 1, place)
+    require(
+        np.array_equal(cells, _integers(index, "INDEX", n_rows * n_cols - 1, place)),
+        f"{place} is damaged: the INDEX of a cell is not Y·{n_cols} + X of that cell.",
+    )
+    require(
+        all(len(base) == 1 for base in pbase + tbase),
+        f"PBASE and TBASE in {place} should be one letter for each cell.",
+    )
+    is_pm = _PAIRS[[ord(base) for base in pbase], [ord(base) for base in tbase]]
     name = _set_name(tags.text("Name"), unit.values.get("Name", ""))
-    return _Block(name, _integers(atom, f"ATOM in {place}", 2**31 - 1), cells, is_pm)
+    return _Block(name, _integers(atom, "ATOM", 2**31 - 1, place), cells, is_pm)
 
 
-def _integers(texts: list[str], what: str, high: int) -> np.ndarray:
-    if all(text.isascii() and text.isdigit() and len(text) <= 9 for text in texts):
-        values = np.fromiter(map(int, texts), np.int64, len(texts))
-        if not np.any(values > high):
-            return values
-    return np.array([parse_integer(text, what, 0, high) for text in texts], dtype=np.int64)
-
-
-# -------------------------------------------------------------------------------------------------- both
+def _integers(texts: list[str], what: str, high: int, place: str) -> np.ndarray:
+    try:
+        values = np.array(texts, dtype=np.int64)
+    except (ValueError, OverflowError) as error:
+        raise MicroarrayFileError(
+            f"{place} is damaged: {what} should be integers: {error}"
+        ) from error
+    for value in (values.min(initial=0), values.max(initial=0)):
+        check_range(int(value), what, 0, high, place)
+    return values
 
 
 def _check_kind(kind: int, wanted: int, what: str, name: str) -> None:
-    if kind != wanted:
-        raise MicroarrayFileError(
-            f"{what} of {name} is of type {kind}, not an expression unit ({wanted}): only layouts of "
-            "expression chips are read."
-        )
-
-
-def _base_codes(bases: list[str], what: str) -> np.ndarray:
-    """Codes of single letters."""
-    if any(len(base) != 1 for base in bases):
-        raise MicroarrayFileError(f"{what} should be one letter for each cell.")
-    return np.array([ord(base) for base in bases], dtype=np.int64)
+    require(
+        kind == wanted,
+        f"{what} of {name} is of type {kind}, not an expression unit ({wanted}): only layouts of "
+        "expression chips are read.",
+    )
 
 
 def _set_name(block_name: str, unit_name: str) -> str:
@@ -352,10 +333,10 @@ def _set_name(block_name: str, unit_name: str) -> str:
 def _layout(blocks: list[_Block], chip_type: str, n_rows: int, n_cols: int, name: str) -> Cdf:
     """All blocks as one table, each sorted by atom; block names must differ."""
     names = [block.name for block in blocks]
-    if "" in names or len(set(names)) != len(names):
-        raise MicroarrayFileError(
-            f"{name} is damaged: its probe sets need names that differ from each other."
-        )
+    require(
+        "" not in names and len(set(names)) == len(names),
+        f"{name} is damaged: its probe sets need names that differ from each other.",
+    )
     orders = [np.argsort(block.atom, kind="stable") for block in blocks]
     pairs = list(zip(blocks, orders, strict=True))
     return Cdf(

@@ -1,11 +1,12 @@
-"""CEL files: the intensity of every cell of one microarray, versions 3 (text) and 4 (binary)."""
+"""CEL files of version 3 (text) and 4 (binary): a path comes in, the intensity of every cell goes out."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,14 +17,16 @@ from suquan.microarray._files import (
     Tags,
     check_range,
     read_bytes,
+    require,
     sections,
 )
 
 _MAGIC_4 = (64).to_bytes(4, "little")
 _MAGIC_COMMAND_CONSOLE = b"\x3b\x01"
 _CELL = np.dtype([("mean", "<f4"), ("sd", "<f4"), ("n_pixels", "<i2")])
-_POINT = np.dtype([("x", "<i2"), ("y", "<i2")])
+_POINT = np.dtype(("<i2", 2))
 _SUB_GRID_BYTES = 56
+_SECTIONS = ("CEL", "HEADER", "INTENSITY", "MASKS", "OUTLIERS", "MODIFIED")
 
 
 @dataclass(frozen=True)
@@ -99,27 +102,24 @@ def read_cel(path: Any) -> Cel:
         return _read_binary(Bytes(data, name))
     if data.lstrip()[:5] == b"[CEL]":
         return _read_text(data, name)
-    if data[:2] == _MAGIC_COMMAND_CONSOLE:
-        raise MicroarrayFileError(
-            f"{name} is a CEL file of the Command Console, which is not read here; convert it to version 3 "
-            "or 4, for example with apt-cel-convert of the Affymetrix Power Tools."
-        )
+    require(
+        data[:2] != _MAGIC_COMMAND_CONSOLE,
+        f"{name} is a CEL file of the Command Console, which is not read here; convert it to version 3 "
+        "or 4, for example with apt-cel-convert of the Affymetrix Power Tools.",
+    )
     raise MicroarrayFileError(
         f"{name} is not a CEL file: it starts with {data[:12]!r}, not with [CEL] (version 3) or the "
         "integer 64 (version 4)."
     )
 
 
-# ------------------------------------------------------------------------------------- version 4, binary
-
-
 def _read_binary(file: Bytes) -> Cel:
     file.integer("the magic number", 64, 64)
     file.integer("the version", 4, 4)
     n_cols = file.integer("the number of columns", 1, MAX_SIDE)
-    n_rows = file.integer("the number of rows", 1, MAX_SIDE)
+    chip = _Chip(file.name, file.integer("the number of rows", 1, MAX_SIDE), n_cols)
     n_cells = file.integer("the number of cells")
-    _check_count(n_cells, n_rows, n_cols, file.name)
+    chip.check_count(n_cells)
     header = Tags(file.text("header").splitlines(), f"the header of {file.name}").values
     header.setdefault("Algorithm", file.text("algorithm's name"))
     header.setdefault("AlgorithmParameters", file.text("algorithm's parameters"))
@@ -130,142 +130,119 @@ def _read_binary(file: Bytes) -> Cel:
     cells = file.table(_CELL, n_cells, "the intensities")
     masked = file.table(_POINT, n_masked, "the masked cells")
     outliers = file.table(_POINT, n_outliers, "the outliers")
-    file.skip(n_sub_grids * _SUB_GRID_BYTES, "the sub-grids")
-    if file.data[file.place :].strip(b"\0"):
-        raise MicroarrayFileError(
-            f"{file.name} is damaged: {file.n_left:,} bytes follow after its last part."
-        )
-    return Cel(
-        name=file.name,
-        chip_type=_chip_type(header),
-        n_rows=n_rows,
-        n_cols=n_cols,
-        intensity=_finite(cells["mean"].astype(np.float32), file.name),
-        sd=cells["sd"].astype(np.float32),
-        n_pixels=cells["n_pixels"].astype(np.int16),
-        masked=_cell_numbers(masked["x"], masked["y"], n_rows, n_cols, file.name),
-        outliers=_cell_numbers(outliers["x"], outliers["y"], n_rows, n_cols, file.name),
-        header=header,
-        version=4,
+    file.take(n_sub_grids * _SUB_GRID_BYTES, "the sub-grids")
+    require(
+        not file.data[file.place :].strip(b"\0"),
+        f"{file.name} is damaged: {file.n_left:,} bytes follow after its last part.",
     )
-
-
-# --------------------------------------------------------------------------------------- version 3, text
+    columns = [cells[name] for name in ("mean", "sd", "n_pixels")]
+    return _cel(chip, columns, masked, outliers, header, 4)
 
 
 def _read_text(data: bytes, name: str) -> Cel:
     parts = dict(sections(data, name))
-    tags = Tags(_part(parts, "CEL", name), f"section CEL of {name}")
-    version = tags.integer("Version")
-    check_range(version, "the version of a text file", 3, 3, name)
-    header = Tags(_part(parts, "HEADER", name), f"section HEADER of {name}")
-    n_cols = header.integer("Cols", 1, MAX_SIDE)
-    n_rows = header.integer("Rows", 1, MAX_SIDE)
-    _part(parts, "MODIFIED", name)  # the last section: without it the file was cut off somewhere
-    cells = _numbers(parts, "INTENSITY", 5, name)
-    _check_count(len(cells), n_rows, n_cols, name)
-    place = _cell_numbers(cells[:, 0], cells[:, 1], n_rows, n_cols, name)
-    if np.bincount(place, minlength=len(place)).max() > 1:
-        raise MicroarrayFileError(
-            f"{name} is damaged: section INTENSITY has some cells twice and lacks others."
-        )
-    table = np.empty((3, len(cells)))
-    table[:, place] = cells[:, 2:].T
-    return Cel(
-        name=name,
-        chip_type=_chip_type(header.values),
-        n_rows=n_rows,
-        n_cols=n_cols,
-        intensity=_finite(_as_float32(table[0]), name),
-        sd=_as_float32(table[1]),
-        n_pixels=np.clip(table[2], 0, 2**15 - 1).astype(np.int16),
-        masked=_marked(parts, "MASKS", n_rows, n_cols, name),
-        outliers=_marked(parts, "OUTLIERS", n_rows, n_cols, name),
-        header=header.values,
-        version=3,
-    )
-
-
-def _part(parts: dict[str, list[str]], title: str, name: str) -> list[str]:
-    if title not in parts:
-        raise MicroarrayFileError(
+    for title in _SECTIONS:  # without the last one, the file was cut off somewhere
+        require(
+            title in parts,
             f"{name} is truncated or damaged: it has no section [{title}], only "
-            f"{', '.join(list(parts)[:8])}."
+            f"{', '.join(list(parts)[:8])}.",
         )
-    return parts[title]
+    version = Tags(parts["CEL"], f"section CEL of {name}").integer("Version")
+    check_range(version, "the version of a text file", 3, 3, name)
+    header = Tags(parts["HEADER"], f"section HEADER of {name}")
+    n_cols = header.integer("Cols", 1, MAX_SIDE)
+    chip = _Chip(name, header.integer("Rows", 1, MAX_SIDE), n_cols)
+    cells, masked, outliers = (
+        _numbers(parts[title], n_columns, f"section {title} of {name}")
+        for title, n_columns in (("INTENSITY", 5), ("MASKS", 2), ("OUTLIERS", 2))
+    )
+    chip.check_count(len(cells))
+    place = chip.cell_numbers(cells)
+    require(
+        np.bincount(place).max() == 1,
+        f"{name} is damaged: section INTENSITY has some cells twice and lacks others.",
+    )
+    columns = np.empty((3, len(cells)))
+    columns[:, place] = cells[:, 2:].T
+    return _cel(chip, list(columns), masked, outliers, header.values, 3)
 
 
-def _numbers(parts: dict[str, list[str]], title: str, n_columns: int, name: str) -> np.ndarray:
+def _numbers(lines: list[str], n_columns: int, place: str) -> np.ndarray:
     """Table of a section, as many rows as its NumberCells says, of shape (n_rows, n_columns)."""
-    lines = _part(parts, title, name)
-    is_tag = [("=" in line) for line in lines[:8]]
-    n_tags = is_tag.index(False) if False in is_tag else len(is_tag)
-    wanted = Tags(lines[:n_tags], f"section {title} of {name}").integer("NumberCells")
+    n_tags = sum("=" in line for line in lines[:8])
+    wanted = Tags(lines[:n_tags], place).integer("NumberCells")
     rows = lines[n_tags:]
-    if len(rows) != wanted:
-        raise MicroarrayFileError(
-            f"{name} is truncated or damaged: section {title} says {wanted:,} cells and has {len(rows):,}."
-        )
+    require(
+        len(rows) == wanted,
+        f"{place} is truncated or damaged: it says {wanted:,} cells and has {len(rows):,}.",
+    )
     if not rows:
         return np.empty((0, n_columns))
     try:
         table = np.loadtxt(rows, dtype=np.float64, comments=None, ndmin=2)
     except ValueError as error:
-        raise MicroarrayFileError(f"section {title} of {name} is damaged: {error}") from error
-    if table.shape != (wanted, n_columns) or not np.all(np.isfinite(table)):
-        raise MicroarrayFileError(
-            f"section {title} of {name} is damaged: a line of {n_columns} finite numbers was wanted for "
-            f"each of {wanted:,} cells."
-        )
+        raise MicroarrayFileError(f"{place} is damaged: {error}") from error
+    require(
+        table.shape == (wanted, n_columns) and np.all(np.isfinite(table)),
+        f"{place} is damaged: a line of {n_columns} finite numbers was wanted for each of {wanted:,} cells.",
+    )
     return table
 
 
-def _marked(
-    parts: dict[str, list[str]], title: str, n_rows: int, n_cols: int, name: str
-) -> np.ndarray:
-    """Numbers of the cells that a section lists."""
-    points = _numbers(parts, title, 2, name)
-    return _cell_numbers(points[:, 0], points[:, 1], n_rows, n_cols, name)
+class _Chip(NamedTuple):
+    """Sides of the chip in the file of this name."""
+
+    name: str
+    n_rows: int
+    n_cols: int
+
+    def check_count(self, n_cells: int) -> None:
+        """Raise an error unless there are as many cells as rows and columns make."""
+        require(
+            n_cells == self.n_rows * self.n_cols,
+            f"{self.name} is damaged: it has {n_cells:,} cells, but {self.n_rows:,} rows of "
+            f"{self.n_cols:,} columns make {self.n_rows * self.n_cols:,}.",
+        )
+
+    def cell_numbers(self, points: np.ndarray) -> np.ndarray:
+        """Numbers y·n_cols + x of cells (x, y, …); an error if one lies off the chip."""
+        x, y = points[:, 0], points[:, 1]
+        inside = (x >= 0) & (x < self.n_cols) & (y >= 0) & (y < self.n_rows)
+        off = points[~inside | (x % 1 != 0) | (y % 1 != 0)]
+        if len(off):
+            raise MicroarrayFileError(
+                f"{self.name} is damaged: a cell lies at column {off[0, 0]:g} of row {off[0, 1]:g}, off a "
+                f"chip of {self.n_cols:,} columns and {self.n_rows:,} rows."
+            )
+        return y.astype(np.int64) * self.n_cols + x.astype(np.int64)
 
 
-def _as_float32(values: np.ndarray) -> np.ndarray:
+def _cel(
+    chip: _Chip,
+    columns: Sequence[np.ndarray],
+    masked: np.ndarray,
+    outliers: np.ndarray,
+    header: dict[str, str],
+    version: int,
+) -> Cel:
+    """What both versions hold; `columns` are mean, standard deviation and number of pixels of every cell."""
     with np.errstate(over="ignore"):
-        return values.astype(np.float32)
-
-
-# -------------------------------------------------------------------------------------------------- both
-
-
-def _check_count(n_cells: int, n_rows: int, n_cols: int, name: str) -> None:
-    if n_cells != n_rows * n_cols:
-        raise MicroarrayFileError(
-            f"{name} is damaged: it has {n_cells:,} cells, but {n_rows:,} rows of {n_cols:,} columns make "
-            f"{n_rows * n_cols:,}."
-        )
-
-
-def _cell_numbers(x: np.ndarray, y: np.ndarray, n_rows: int, n_cols: int, name: str) -> np.ndarray:
-    """Numbers y·n_cols + x of cells; an error if one lies off the chip."""
-    columns, rows = x.astype(np.int64), y.astype(np.int64)
-    inside = (columns >= 0) & (columns < n_cols) & (rows >= 0) & (rows < n_rows)
-    whole = (columns == x) & (rows == y)
-    if not np.all(inside & whole):
-        k = int(np.flatnonzero(~(inside & whole))[0])
-        raise MicroarrayFileError(
-            f"{name} is damaged: a cell lies at column {x[k]:g} of row {y[k]:g}, off a chip of {n_cols:,} "
-            f"columns and {n_rows:,} rows."
-        )
-    return rows * n_cols + columns
-
-
-def _finite(intensity: np.ndarray, name: str) -> np.ndarray:
-    if not np.all(np.isfinite(intensity)):
-        cell = int(np.flatnonzero(~np.isfinite(intensity))[0])
-        raise MicroarrayFileError(f"{name} is damaged: the intensity of cell {cell} is not finite.")
-    return intensity
-
-
-def _chip_type(header: dict[str, str]) -> str:
-    """Chip type in the DatHeader, where it is the word that ends in .1sq."""
+        intensity, sd = (column.astype(np.float32) for column in columns[:2])
+    finite = np.isfinite(intensity)
+    cell = np.argmin(finite)  # the first that is not finite, if there is one
+    require(finite[cell], f"{chip.name} is damaged: the intensity of cell {cell} is not finite.")
+    # The chip type is the word of the DatHeader that ends in .1sq.
     found = re.search(r"([^\s\x14]+)\.1sq", header.get("DatHeader", ""))
-    return found.group(1) if found else ""
+    return Cel(
+        name=chip.name,
+        chip_type=found.group(1) if found else "",
+        n_rows=chip.n_rows,
+        n_cols=chip.n_cols,
+        intensity=intensity,
+        sd=sd,
+        n_pixels=np.clip(columns[2], 0, 2**15 - 1).astype(np.int16),
+        masked=chip.cell_numbers(masked),
+        outliers=chip.cell_numbers(outliers),
+        header=header,
+        version=version,
+    )

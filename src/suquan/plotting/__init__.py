@@ -1,9 +1,8 @@
 """Pictures of fitted models and of comparisons, as scikit-learn's Display objects; they need matplotlib."""
 
 from suquan.plotting._comparison import ComparisonDisplay, plot_comparison
-from suquan.plotting._objective import ObjectiveDisplay
 from suquan.plotting._samples import NormalizedSampleDisplay
-from suquan.plotting._targets import TargetQuantileDisplay
+from suquan.plotting._targets import ObjectiveDisplay, TargetQuantileDisplay
 
 __all__ = [
     "ComparisonDisplay",

@@ -1,51 +1,36 @@
-"""What all displays share: colours, axes, labels."""
+"""What all displays share: colours, axes, labels; the report takes its colours from here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib
 from typing import Any
 
 import numpy as np
 
 # One colour per kind of method; kinds also differ by place, line style or label.
-COLORS = {
-    "learned": "#c8553d",
-    "fixed": "#2a6f97",
-    "other": "#6b7785",
-    "guide": "#9aa5b1",
-}
+COLORS = {"learned": "#c8553d", "fixed": "#2a6f97", "other": "#6b7785", "guide": "#9aa5b1"}
 _LONGEST_LABEL = 30
 
 
-def pyplot() -> Any:
-    """Matplotlib's pyplot, or an error that tells how to get it."""
+def import_matplotlib(module: str) -> Any:
+    """A module of matplotlib, or an error that tells how to get it."""
     try:
-        import matplotlib.pyplot as plt
+        return importlib.import_module(f"matplotlib.{module}")
     except ImportError as error:
         raise ImportError(
             "plots need matplotlib, which is not installed: pip install 'suquan[plot]'."
         ) from error
-    return plt
 
 
-def make_axes(ax: Any, height: int | None = None) -> tuple[Any, Any]:
-    """The given axes and their figure, or new ones, with room for `height` rows."""
+def make_axes(ax: Any, *, n: int = 1, size: tuple[float, float] = (6.4, 4.4)) -> tuple[Any, Any]:
+    """The given axes, one or an array of two, and their figure; or new ones."""
     if ax is None:
-        size = (6.4, 4.4) if height is None else (6.4, 1.2 + 0.34 * height)
-        _, ax = pyplot().subplots(figsize=size, layout="constrained")
-    if not hasattr(ax, "plot"):
-        raise ValueError(f"ax must be matplotlib Axes; got {ax!r}.")
-    return ax, ax.figure
-
-
-def two_axes(ax: Any) -> tuple[np.ndarray, Any]:
-    """The two given axes and their figure, or new ones."""
-    if ax is None:
-        _, ax = pyplot().subplots(1, 2, figsize=(8, 3.6), layout="constrained")
+        _, ax = import_matplotlib("pyplot").subplots(1, n, figsize=size, layout="constrained")
     axes = np.ravel(ax)
-    if len(axes) != 2 or not all(hasattr(axis, "plot") for axis in axes):
-        raise ValueError(f"ax must be two matplotlib Axes, before and after; got {ax!r}.")
-    return axes, axes[0].figure
+    if len(axes) != n or not all(hasattr(axis, "plot") for axis in axes):
+        what = "matplotlib Axes" if n == 1 else "two matplotlib Axes, before and after"
+        raise ValueError(f"ax must be {what}; got {ax!r}.")
+    return (axes[0] if n == 1 else axes), axes[0].figure
 
 
 def finish(ax: Any, *, legend: bool = False) -> None:
@@ -74,14 +59,6 @@ def vector(name: str, values: Any) -> np.ndarray:
     return vector
 
 
-def check_known(parameter: str, names: Sequence[str], known: Mapping[str, Any]) -> None:
-    """Raise a ValueError for the first name that is not a known method."""
-    for name in names:
-        if name not in known:
-            listed = ", ".join(repr(k) for k in known)
-            raise ValueError(f"{parameter}: {name!r} was not compared; known are {listed}.")
-
-
-def some(n: int, most: int) -> np.ndarray:
+def spread_places(n: int, most: int) -> np.ndarray:
     """All of n places, or `most` of them, spread evenly, with the first and the last."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))

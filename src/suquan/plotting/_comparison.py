@@ -1,4 +1,4 @@
-"""Scores of a comparison over its outer folds."""
+"""Scores of a comparison over its outer folds, and what the report reads from a comparison too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from suquan.comparison import BEST_FIXED, FIXED, LEARNED, VERDICT_METHOD, Comparison
-from suquan.plotting._axes import COLORS, check_known, finish, label, make_axes, pyplot, vector
+from suquan.plotting._axes import COLORS, finish, import_matplotlib, label, make_axes, vector
 from suquan.plotting._targets import TargetQuantileDisplay
 from suquan.ranking import check_choice
 from suquan.statistics import Difference
@@ -102,13 +102,15 @@ class ComparisonDisplay:
         -------
         ComparisonDisplay
         """
-        scores = scores_of(comparison)
         reference = reference_of(comparison) if reference is None else reference
-        check_known("reference", [reference], scores)
         differences = differences_from(comparison, reference)
         display = cls(
-            scores, scoring=comparison.scoring, differences=differences, reference=reference
+            scores_of(comparison),
+            scoring=comparison.scoring,
+            differences=differences,
+            reference=reference,
         )
+        display._check_known("reference", [reference])
         return display.plot(kind, methods=methods, ax=ax)
 
     def plot(
@@ -117,39 +119,41 @@ class ComparisonDisplay:
         """Draw on `ax`, or on a new figure; see :meth:`from_result`."""
         check_choice("kind", kind, _KINDS)
         if methods is not None:
-            check_known("methods", methods, self.scores)
+            self._check_known("methods", methods)
             if not len(methods):
                 raise ValueError("methods must name at least one method; got none.")
-        draw = getattr(self, f"_plot_{kind}")
-        self.line_ = None
+        names = list(self.scores) if methods is None else [str(name) for name in methods]
         if kind == "scatter":
-            names = self._pair(methods)
-        elif kind == "difference":
-            names = [name for name in self._by_mean(methods) if name != self.reference]
-            if not names or any(name not in self.differences for name in names):
-                raise ValueError(
-                    "kind='difference' needs the difference of at least one method from the reference; "
-                    "make the display with ComparisonDisplay.from_result on two methods or more."
-                )
+            both = [BEST_FIXED, VERDICT_METHOD]
+            if methods is None:
+                names = both if set(both) <= set(names) else names[:2]
+            if len(names) != 2:
+                raise ValueError(f"kind='scatter' compares two methods; got {names}.")
+            self.ax_, self.figure_ = make_axes(ax)
         else:
-            names = self._by_mean(methods)
-        self.ax_, self.figure_ = make_axes(ax, height=None if kind == "scatter" else len(names))
-        self.methods_ = names
-        self.artists_ = draw(names)
+            names.sort(key=lambda name: float(self.scores[name].mean()))
+            if kind == "difference":
+                names = self._with_difference(names)
+            self.ax_, self.figure_ = make_axes(ax, size=(6.4, 1.2 + 0.34 * len(names)))
+        self.methods_, self.line_ = names, None
+        self.artists_ = getattr(self, f"_plot_{kind}")(names)
         finish(self.ax_)
         return self
 
-    def _by_mean(self, methods: Sequence[str] | None) -> list[str]:
-        names = list(self.scores) if methods is None else [str(name) for name in methods]
-        return sorted(names, key=lambda name: float(self.scores[name].mean()))
+    def _check_known(self, parameter: str, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in self.scores:
+                known = ", ".join(repr(k) for k in self.scores)
+                raise ValueError(f"{parameter}: {name!r} was not compared; known are {known}.")
 
-    def _pair(self, methods: Sequence[str] | None) -> list[str]:
-        if methods is None:
-            both = BEST_FIXED in self.scores and VERDICT_METHOD in self.scores
-            methods = (BEST_FIXED, VERDICT_METHOD) if both else list(self.scores)[:2]
-        if len(methods) != 2:
-            raise ValueError(f"kind='scatter' compares two methods; got {list(methods)}.")
-        return [str(name) for name in methods]
+    def _with_difference(self, names: list[str]) -> list[str]:
+        names = [name for name in names if name != self.reference]
+        if not names or any(name not in self.differences for name in names):
+            raise ValueError(
+                "kind='difference' needs the difference of at least one method from the reference; "
+                "make the display with ComparisonDisplay.from_result on two methods or more."
+            )
+        return names
 
     def _plot_box(self, names: list[str]) -> dict[str, Any]:
         values = [self.scores[name] for name in names]
@@ -157,13 +161,12 @@ class ComparisonDisplay:
             values, orientation="horizontal", widths=0.6, whis=(0, 100), patch_artist=True
         )
         for k, name in enumerate(names):
-            color = COLORS[kind_of(name)]
+            color = color_of(name)
             boxes["boxes"][k].set(facecolor=color, alpha=0.25, edgecolor=color)
             boxes["medians"][k].set(color=color, lw=2)
             for part in (*boxes["whiskers"][2 * k : 2 * k + 2], *boxes["caps"][2 * k : 2 * k + 2]):
                 part.set(color=color)
-        for place, name in enumerate(names, start=1):
-            self._draw_folds(name, place)
+            self._draw_folds(name, k + 1)
         self._label_rows(names, self.scoring)
         return boxes
 
@@ -172,49 +175,42 @@ class ComparisonDisplay:
         for place, name in enumerate(names, start=1):
             points = self._draw_folds(name, place, size=18, alpha=0.55)
             mean = self.scores[name].mean()
-            color = COLORS[kind_of(name)]
-            (line,) = self.ax_.plot([mean, mean], [place - 0.32, place + 0.32], color=color, lw=2.5)
+            ends = [place - 0.32, place + 0.32]
+            (line,) = self.ax_.plot([mean, mean], ends, color=color_of(name), lw=2.5)
             artists[name] = (points, line)
         self._label_rows(names, self.scoring)
         return artists
 
     def _plot_scatter(self, names: list[str]) -> dict[str, Any]:
+        ax = self.ax_
         x, y = (self.scores[name] for name in names)
-        color = COLORS[kind_of(names[1])]
-        self.line_ = self.ax_.axline(
-            (float(x.mean()), float(x.mean())), slope=1, color=COLORS["guide"], lw=1, ls="--"
-        )
-        points = self.ax_.scatter(x, y, s=30, color=color, alpha=0.7, lw=0, zorder=3)
+        first, second = (label(name) for name in names)
+        middle = (float(x.mean()), float(x.mean()))
+        self.line_ = ax.axline(middle, slope=1, color=COLORS["guide"], lw=1, ls="--")
+        points = ax.scatter(x, y, s=30, color=color_of(names[1]), alpha=0.7, lw=0, zorder=3)
         low, high = min(x.min(), y.min()), max(x.max(), y.max())
         margin = 0.08 * max(high - low, 1e-3)
         limits = (low - margin, high + margin)
-        self.ax_.set(xlim=limits, ylim=limits, aspect="equal")
-        self.ax_.yaxis.set_major_locator(self.ax_.xaxis.get_major_locator())
-        self.ax_.set_xlabel(f"{self.scoring}, {label(names[0])}", parse_math=False)
-        self.ax_.set_ylabel(f"{self.scoring}, {label(names[1])}", parse_math=False)
-        above, below = int(np.sum(y > x)), int(np.sum(y < x))
-        notes = [
-            (0.03, 0.97, "left", "top", f"{label(names[1])} higher: {above} of {len(x)}"),
-            (0.97, 0.03, "right", "bottom", f"{label(names[0])} higher: {below} of {len(x)}"),
-        ]
-        for left, bottom, ha, va, text in notes:
-            self.ax_.text(
-                left, bottom, text, ha=ha, va=va, transform=self.ax_.transAxes, parse_math=False,
-                fontsize="small",
-            )  # fmt: skip
+        ax.set(xlim=limits, ylim=limits, aspect="equal")
+        ax.yaxis.set_major_locator(ax.xaxis.get_major_locator())
+        ax.set_xlabel(f"{self.scoring}, {first}", parse_math=False)
+        ax.set_ylabel(f"{self.scoring}, {second}", parse_math=False)
+        options = {"transform": ax.transAxes, "parse_math": False, "fontsize": "small"}
+        above = f"{second} higher: {np.sum(y > x)} of {len(x)}"
+        below = f"{first} higher: {np.sum(y < x)} of {len(x)}"
+        ax.text(0.03, 0.97, above, ha="left", va="top", **options)
+        ax.text(0.97, 0.03, below, ha="right", va="bottom", **options)
         return {names[1]: points}
 
     def _plot_difference(self, names: list[str]) -> dict[str, Any]:
         self.line_ = self.ax_.axvline(0, color=COLORS["guide"], lw=1, ls="--")
         artists = {}
         for place, name in enumerate(names, start=1):
-            color = COLORS[kind_of(name)]
-            difference = self.differences[name]
-            ends = np.array([difference.low, difference.high])
+            color, row = color_of(name), self.differences[name]
             line = None
-            if np.all(np.isfinite(ends)):  # one fold alone has no interval
-                line = self.ax_.hlines(place, *ends, color=color, lw=2, alpha=0.6)
-            point = self.ax_.scatter([difference.mean], [place], s=36, color=color, lw=0, zorder=3)
+            if np.isfinite(row.high - row.low):  # one fold alone has no interval
+                line = self.ax_.hlines(place, row.low, row.high, color=color, lw=2, alpha=0.6)
+            point = self.ax_.scatter([row.mean], [place], s=36, color=color, lw=0, zorder=3)
             artists[name] = (point, line)
         reference = label(self.reference or "")
         self._label_rows(names, f"difference in {self.scoring}\nfrom {reference}")
@@ -223,11 +219,9 @@ class ComparisonDisplay:
     def _draw_folds(self, name: str, place: int, size: float = 9, alpha: float = 0.6) -> Any:
         """Folds as points, spread evenly in the order of the folds: nothing is random."""
         values = self.scores[name]
-        shift = 0.36 * (grid(len(values)) - 0.5)
-        color = COLORS[kind_of(name)]
-        return self.ax_.scatter(
-            values, place + shift, s=size, color=color, alpha=alpha, lw=0, zorder=3
-        )
+        places = place + 0.36 * (grid(len(values)) - 0.5)
+        look = {"s": size, "color": color_of(name), "alpha": alpha, "lw": 0, "zorder": 3}
+        return self.ax_.scatter(values, places, **look)
 
     def _label_rows(self, names: list[str], xlabel: str) -> None:
         places = np.arange(1, len(names) + 1)
@@ -243,7 +237,7 @@ def plot_comparison(comparison: Comparison, axes: Any = None) -> Any:
     """Scores of all methods, and the bands of all learned targets, side by side; see ``Comparison.plot``."""
     if axes is None:
         size = {"figsize": (10, 4.4), "width_ratios": [3, 2], "layout": "constrained"}
-        _, axes = pyplot().subplots(1, 2, **size)
+        _, axes = import_matplotlib("pyplot").subplots(1, 2, **size)
     left, right = axes
     ComparisonDisplay.from_result(comparison, "box", ax=left)
     left.set_title("Outer folds")
@@ -263,6 +257,11 @@ def kind_of(method: str) -> str:
     if method in LEARNED:
         return "learned"
     return "fixed" if method in FIXED or method == BEST_FIXED else "other"
+
+
+def color_of(method: str) -> str:
+    """Colour of a method, by its kind."""
+    return COLORS[kind_of(method)]
 
 
 def scores_of(comparison: Comparison) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Samples before and after normalisation."""
+"""Samples before and after normalisation: a fitted estimator and samples come in, two pictures go out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from suquan.plotting._axes import COLORS, finish, some, two_axes
+from suquan.plotting._axes import COLORS, finish, make_axes, spread_places
 from suquan.ranking import check_choice
 
 # More samples than this cannot be told apart in one picture.
@@ -105,30 +105,27 @@ class NormalizedSampleDisplay:
             raise ValueError(
                 f"sample must be the number of one of the {len(self.before)} samples; got {sample}."
             )
-        self.ax_, self.figure_ = two_axes(ax)
-        rows = some(len(self.before), _MAX_SAMPLES)
-        if self.shape is None and kind == "quantiles":
-            rows = rows[np.argsort(_quantiles(self.before[rows], [0.5])[0], kind="stable")]
+        self.ax_, self.figure_ = make_axes(ax, n=2, size=(8, 3.6))
         self.artists_ = []
+        rows = spread_places(len(self.before), _MAX_SAMPLES)
+        if kind == "quantiles":
+            rows = rows[np.argsort(_quantiles(self.before[rows], [0.5])[0], kind="stable")]
+        draw = _draw_densities if kind == "density" else _draw_quantiles
         for axis, X, title in zip(
             self.ax_, (self.before, self.after), ("before", "after"), strict=True
         ):
-            if self.shape is not None:
-                drawn = [_draw_image(axis, X[sample], self.shape)]
-            elif kind == "density":
-                drawn = _draw_densities(axis, X[rows])
-            else:
-                drawn = _draw_quantiles(axis, X[rows])
             axis.set_title(title, loc="center")
-            self.artists_.append(drawn)
-        if self.shape is None:
-            first = "density" if kind == "density" else "sample, in order of its median before"
-            self.ax_[0].set_ylabel(first)
-            for axis in self.ax_:
-                axis.set_xlabel("value")
-                finish(axis)
-            if kind == "quantiles":  # rows are in order: this corner is free
-                self.ax_[0].legend(frameon=False, fontsize="small", loc="lower right")
+            if self.shape is not None:
+                self.artists_.append([_draw_image(axis, X[sample], self.shape)])
+                continue
+            self.artists_.append(draw(axis, X[rows]))
+            axis.set_xlabel("value")
+            finish(axis)
+        if self.shape is None and kind == "density":
+            self.ax_[0].set_ylabel("density")
+        elif self.shape is None:  # rows are in order: this corner is free
+            self.ax_[0].set_ylabel("sample, in order of its median before")
+            self.ax_[0].legend(frameon=False, fontsize="small", loc="lower right")
         return self
 
 

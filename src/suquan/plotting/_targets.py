@@ -1,16 +1,16 @@
-"""Targets: learned, fixed, and the one that learning started from."""
+"""Pictures of what was learned: the target, against fixed ones and its start, and how the objective fell."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from suquan.comparison import VERDICT_METHOD, Comparison
-from suquan.linear_model import standardize_start
-from suquan.plotting._axes import COLORS, finish, label, make_axes, some, vector
+from suquan.plotting._axes import COLORS, finish, label, make_axes, spread_places, vector
 from suquan.ranking import check_choice
 from suquan.targets import NAMED, grid, make_target_quantiles
 
@@ -157,10 +157,8 @@ class TargetQuantileDisplay:
                 "method that learns its target."
             )
         folds = standardized(comparison.targets[method])
-        others = _named_targets(fixed, folds.shape[1])
-        return cls(np.median(folds, axis=0), fold_targets=folds, others=others, name=method).plot(
-            ax
-        )
+        f, others = np.median(folds, axis=0), _named_targets(fixed, folds.shape[1])
+        return cls(f, fold_targets=folds, others=others, name=method).plot(ax)
 
     def plot(self, ax: Any = None, *, color: Any = None) -> TargetQuantileDisplay:
         """Draw on `ax`, or on a new figure.
@@ -180,15 +178,9 @@ class TargetQuantileDisplay:
         places = _drawn_places(len(self.target_quantiles))
         q = grid(len(self.target_quantiles))[places]
         self.other_lines_ = {}
-        for k, (name, values) in enumerate(self.others.items()):
-            self.other_lines_[name] = self.ax_.plot(
-                q,
-                standardized(values)[places],
-                color=COLORS["fixed"],
-                ls=_STYLES[k % len(_STYLES)],
-                lw=1.2,
-                label=label(name),
-            )[0]
+        for (name, values), style in zip(self.others.items(), cycle(_STYLES), strict=False):
+            look = {"color": COLORS["fixed"], "ls": style, "lw": 1.2, "label": label(name)}
+            (self.other_lines_[name],) = self.ax_.plot(q, standardized(values)[places], **look)
         f = standardized(self.target_quantiles)
         shown = [f]
         self.band_ = None
@@ -196,26 +188,103 @@ class TargetQuantileDisplay:
             folds = standardized(self.fold_targets)
             low, high = folds.min(axis=0), folds.max(axis=0)
             shown += [low, high]
-            self.band_ = self.ax_.fill_between(
-                q,
-                low[places],
-                high[places],
-                color=color,
-                alpha=0.2,
-                lw=0,
-                label=f"{label(self.name)}, range of {len(folds)} folds",
-            )
+            told = f"{label(self.name)}, range of {len(folds)} folds"
+            look = {"color": color, "alpha": 0.2, "lw": 0, "label": told}
+            self.band_ = self.ax_.fill_between(q, low[places], high[places], **look)
         (self.line_,) = self.ax_.plot(q, f[places], color=color, lw=2, label=label(self.name))
         # Heavy tails of the others must not flatten the learned target.
         low, high = np.min(shown), np.max(shown)
         margin = 0.15 * max(high - low, 1e-6)
-        self.ax_.set(
-            xlabel="place in the sorted sample",
-            ylabel="target quantile",
-            xlim=(0, 1),
-            ylim=(low - margin, high + margin),
-        )
+        self.ax_.set(xlabel="place in the sorted sample", ylabel="target quantile")
+        self.ax_.set(xlim=(0, 1), ylim=(low - margin, high + margin))
         finish(self.ax_, legend=True)
+        return self
+
+
+class ObjectiveDisplay:
+    """How the objective fell while the target was learned.
+
+    Make it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    objective_history : array-like
+        J at the start and after every half-step; for "crossfit" the out-of-fold loss at the start and
+        after each round.
+    crossfit : bool, default=False
+        Which of the two it is.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> from suquan.plotting import ObjectiveDisplay
+    >>> ObjectiveDisplay([0.6, 0.5, 0.48]).plot().ax_.get_xlabel()
+    'half-step (f, then w)'
+    """
+
+    def __init__(self, objective_history: Any, *, crossfit: bool = False) -> None:
+        self.objective_history = vector("objective_history", objective_history)
+        self.crossfit = crossfit
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> ObjectiveDisplay:
+        """Draw the history of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted SuquanClassifier, SuquanRegressor, their CV twins, or
+            SupervisedQuantileNormalizer
+        ax : matplotlib Axes, default=None
+
+        Returns
+        -------
+        ObjectiveDisplay
+        """
+        check_is_fitted(estimator)
+        model = getattr(estimator, "estimator_", estimator)
+        if not hasattr(model, "objective_history_"):
+            raise ValueError(
+                f"{type(estimator).__name__} has no objective_history_; give an estimator that learns "
+                "its target, such as SuquanClassifier."
+            )
+        method = getattr(model, "method_", model.method)
+        return cls(model.objective_history_, crossfit=method == "crossfit").plot(ax)
+
+    def plot(self, ax: Any = None, *, color: Any = None) -> ObjectiveDisplay:
+        """Draw on `ax`, or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+        color : matplotlib colour, default=None
+
+        Returns
+        -------
+        ObjectiveDisplay
+        """
+        self.ax_, self.figure_ = make_axes(ax)
+        color = COLORS["learned"] if color is None else color
+        steps = np.arange(len(self.objective_history))
+        (self.line_,) = self.ax_.plot(
+            steps, self.objective_history, color=color, marker="o", ms=4.5, lw=1.5
+        )
+        self.ax_.set(
+            xlabel="round" if self.crossfit else "half-step (f, then w)",
+            ylabel="out-of-fold loss" if self.crossfit else "objective J",
+        )
+        self.ax_.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        if len(steps) == 1:
+            self.ax_.set_xlim(-0.5, 0.5)
+        self.ax_.ticklabel_format(axis="y", useOffset=False)
+        self.ax_.grid(axis="y", color=COLORS["guide"], alpha=0.3, lw=0.8)
+        finish(self.ax_)
         return self
 
 
@@ -257,10 +326,9 @@ def _with_start(
     if isinstance(init, str) and init in others:
         return {name + (" (start)" if name == init else ""): f for name, f in others.items()}
     name = f"{init} (start)" if isinstance(init, str) else "start"
-    f = make_target_quantiles(init, n_features)
-    return others | {name: standardize_start(f, n_features, monotone=False)}
+    return others | {name: make_target_quantiles(init, n_features)}
 
 
 def _drawn_places(n_features: int) -> np.ndarray:
     ends = np.arange(min(_N_AT_ENDS, n_features))
-    return np.unique(np.r_[some(n_features, _N_PLACES), ends, n_features - 1 - ends])
+    return np.unique(np.r_[spread_places(n_features, _N_PLACES), ends, n_features - 1 - ends])

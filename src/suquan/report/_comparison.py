@@ -1,4 +1,4 @@
-"""Sections on the result of a comparison."""
+"""Sections on the result of a comparison, for `write_report` and for pages of other kinds."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ import numpy as np
 
 from suquan.comparison import BEST_FIXED, VERDICT_METHOD, Comparison
 from suquan.plotting import ComparisonDisplay, TargetQuantileDisplay
-from suquan.plotting._axes import COLORS
+from suquan.plotting._axes import COLORS, finish
 from suquan.plotting._comparison import differences_from, kind_of, reference_of, scores_of
 from suquan.plotting._targets import SHOWN_TARGETS, standardized
 from suquan.report._page import Figure, Section, Table, Verdict
-from suquan.report._svg import draw
+from suquan.report._svg import figure_of
 from suquan.report._words import (
     WHAT_A_TARGET_IS,
     interval,
     listed,
     p_value_text,
-    rows_height,
     score,
     shape_of,
     signed,
     spread,
 )
-from suquan.statistics import Difference
 
 _MEANINGS = {
     "raw": "samples as they are",
@@ -52,6 +50,8 @@ _SCORES = {
     "r2": "the share of the variance that is explained: 1 is perfect, 0 is no better than the mean",
     "neg_log_loss": "minus the logistic loss: higher is better",
     "neg_mean_squared_error": "minus the mean squared error: higher is better",
+    "neg_mean_absolute_error": "minus the mean absolute error: higher is better",
+    "neg_mean_poisson_deviance": "minus the mean Poisson deviance: higher is better",
 }
 
 
@@ -78,8 +78,10 @@ def comparison_sections(comparison: Comparison, *, with_target: bool = True) -> 
 
 def _verdict_section(comparison: Comparison) -> Section:
     headline, _, rest = comparison.verdict.partition(": ")
+    tone, numbers, reading = "neutral", [], []
+    if comparison.scoring in _SCORES:
+        reading.append(f"{comparison.scoring} is {_SCORES[comparison.scoring]}.")
     contrast = comparison.contrast
-    tone, numbers = "neutral", []
     if contrast is not None:
         tone = "good" if contrast.low > 0 else "bad" if contrast.high < 0 else "neutral"
         means = means_of(comparison)
@@ -89,19 +91,13 @@ def _verdict_section(comparison: Comparison) -> Section:
             ("difference", signed(contrast.mean)),
             ("95% interval", interval(contrast.low, contrast.high)),
         ]
-    text = rest[:1].upper() + rest[1:]
-    reading = []
-    if comparison.scoring in _SCORES:
-        reading.append(f"{comparison.scoring} is {_SCORES[comparison.scoring]}.")
-    if contrast is not None:
         reading.append(
             f"The verdict is one contrast, fixed before any score was seen: {VERDICT_METHOD!r}, which "
             "learns the target, against the fixed target that the inner folds choose in each outer fold. "
             "Its interval allows for the overlap of the training sets (Nadeau and Bengio)."
         )
-    return Section(
-        "Verdict", verdict=Verdict(tone, headline, text, numbers), paragraphs=[" ".join(reading)]
-    )
+    verdict = Verdict(tone, headline, rest[:1].upper() + rest[1:], numbers)
+    return Section("Verdict", verdict=verdict, paragraphs=[" ".join(reading)])
 
 
 def _scores_section(comparison: Comparison) -> Section:
@@ -117,99 +113,83 @@ def _scores_section(comparison: Comparison) -> Section:
 
 
 def _box_figure(comparison: Comparison, scores: dict[str, np.ndarray]) -> Figure:
-    order = sorted(scores, key=lambda name: -scores[name].mean())
-    listed = "; ".join(
-        f"{name} mean {score(scores[name].mean())}, {score(scores[name].min())} to "
-        f"{score(scores[name].max())}"
-        for name in order
-    )
     n_folds = n_folds_of(comparison)
-    return Figure(
-        draw(
-            lambda ax: ComparisonDisplay.from_result(comparison, "box", ax=ax),
-            height=rows_height(len(scores)),
-        ),
+    told = "; ".join(
+        f"{name} mean {score(values.mean())}, {score(values.min())} to {score(values.max())}"
+        for name, values in sorted(scores.items(), key=lambda item: -item[1].mean())
+    )
+    return figure_of(
+        lambda ax: ComparisonDisplay.from_result(comparison, "box", ax=ax),
         f"Box plot of {comparison.scoring} over {n_folds} outer folds, one row per method. From the highest "
-        f"mean: {listed}.",
+        f"mean: {told}.",
         f"{comparison.scoring} over the {n_folds} outer folds: median, quartiles, range and single folds. "
         "Red: learned targets; blue: fixed ones; grey: others.",
+        n_rows=len(scores),
     )
 
 
 def _difference_figure(comparison: Comparison) -> Figure:
     reference = reference_of(comparison)
     rows = differences_from(comparison, reference)
-    listed = "; ".join(
+    told = "; ".join(
         f"{name} {signed(row.mean)} ({interval(row.low, row.high)})" for name, row in rows.items()
     )
-    return Figure(
-        draw(
-            lambda ax: ComparisonDisplay.from_result(
-                comparison, "difference", reference=reference, ax=ax
-            ),
-            height=rows_height(len(rows)),
-        ),
+    return figure_of(
+        lambda ax: ComparisonDisplay.from_result(comparison, "difference", ax=ax),
         f"Mean difference in {comparison.scoring} of each method from {reference}, with 95% intervals: "
-        f"{listed}.",
+        f"{told}.",
         f"Mean difference from {reference}, with its 95% interval. Where it holds 0, the data show no "
         "difference.",
+        n_rows=len(rows),
     )
 
 
 def _scatter_figure(comparison: Comparison, scores: dict[str, np.ndarray]) -> Figure:
-    pair = [reference_of(comparison), VERDICT_METHOD]
-    if VERDICT_METHOD not in scores or pair[0] == pair[1]:
-        pair[1] = next(name for name in scores if name != pair[0])
-    x, y = scores[pair[0]], scores[pair[1]]
-    higher, lower = int(np.sum(y > x)), int(np.sum(y < x))
-    return Figure(
-        draw(
-            lambda ax: ComparisonDisplay.from_result(comparison, "scatter", methods=pair, ax=ax),
-            height=4.3,
+    first = reference_of(comparison)
+    others = [name for name in scores if name != first]
+    second = VERDICT_METHOD if VERDICT_METHOD in others else others[0]
+    x, y = scores[first], scores[second]
+    return figure_of(
+        lambda ax: ComparisonDisplay.from_result(
+            comparison, "scatter", methods=[first, second], ax=ax
         ),
-        f"Scatter plot of {comparison.scoring}, one point per outer fold: {pair[0]} across, {pair[1]} up. "
-        f"{pair[1]} is higher in {higher} and lower in {lower} of {len(x)} folds.",
-        f"{pair[1]} against {pair[0]}, fold by fold. Above the dashed line {pair[1]} is better.",
+        f"Scatter plot of {comparison.scoring}, one point per outer fold: {first} across, {second} up. "
+        f"{second} is higher in {np.sum(y > x)} and lower in {np.sum(y < x)} of {len(x)} folds.",
+        f"{second} against {first}, fold by fold. Above the dashed line {second} is better.",
+        height=4.3,
     )
 
 
 def _scores_table(comparison: Comparison) -> Table:
-    summary = comparison.summary
+    summary, scoring = comparison.summary, comparison.scoring
     reference = reference_of(comparison)
     differences = differences_from(comparison, reference)
-    order = np.argsort(summary["rank"], kind="stable")
+    names = [str(name) for name in summary["method"]]
     rows, marked = [], []
-    for place, k in enumerate(order):
-        name = str(summary["method"][k])
-        row = differences.get(name, Difference(*[np.nan] * 5))
-        is_reference = name == reference
-        rows.append(
-            (
-                name,
-                score(summary["mean"][k]),
-                score(summary["std"][k]),
-                "reference" if is_reference else signed(row.mean),
-                "" if is_reference else interval(row.low, row.high),
-                "" if is_reference else p_value_text(row.p_value),
-                _MEANINGS.get(name, "an estimator that was given"),
-            )
-        )
-        if comparison.contrast is not None and name in (VERDICT_METHOD, BEST_FIXED):
+    for place, k in enumerate(np.argsort(summary["rank"], kind="stable")):
+        compared = ("reference", "", "")
+        if names[k] != reference:
+            row = differences[names[k]]
+            compared = (signed(row.mean), interval(row.low, row.high), p_value_text(row.p_value))
+        meaning = _MEANINGS.get(names[k], "an estimator that was given")
+        numbers = (score(summary["mean"][k]), score(summary["std"][k]))
+        rows.append((names[k], *numbers, *compared, meaning))
+        if comparison.contrast is not None and names[k] in (VERDICT_METHOD, BEST_FIXED):
             marked.append(place)
-    columns = (
-        "Method",
-        f"Mean {comparison.scoring}",
-        "sd over folds",
-        f"Difference from {reference}",
-        "95% interval",
-        "p",
-        "What it is",
-    )
     note = " The two rows of the verdict are shaded." if marked else ""
+    compared_with = f"Difference from {reference}"
     return Table(
-        f"Methods by their mean {comparison.scoring}. Intervals and two-sided p-values are corrected for "
+        f"Methods by their mean {scoring}. Intervals and two-sided p-values are corrected for "
         f"overlapping training sets, not for the number of methods.{note}",
-        columns,
+        (
+            "Method",
+            f"Mean {scoring}",
+            "sd over folds",
+            compared_with,
+            "95% interval",
+            "p",
+            "What it is",
+        ),
         rows,
         numeric=range(1, 6),
         marked=marked,
@@ -219,17 +199,14 @@ def _scores_table(comparison: Comparison) -> Table:
 def _choices_table(comparison: Comparison) -> Table:
     folds = comparison.folds
     rows = []
-    for name in comparison.summary["method"]:
+    for name in map(str, comparison.summary["method"]):
         mine = folds["method"] == name
-        rows.append(
-            (
-                str(name),
-                spread(folds["alpha"][mine]),
-                spread(folds["smoothness"][mine]) if kind_of(str(name)) == "learned" else "–",
-                spread(folds["rounds"][mine]) if kind_of(str(name)) == "learned" else "–",
-                f"{folds['seconds'][mine].sum():.1f}",
-            )
-        )
+        learned = [
+            spread(folds[column][mine]) if kind_of(name) == "learned" else "–"
+            for column in ("smoothness", "rounds")
+        ]
+        seconds = f"{folds['seconds'][mine].sum():.1f}"
+        rows.append((name, spread(folds["alpha"][mine]), *learned, seconds))
     return Table(
         "What the inner folds chose: median over the outer folds (lowest to highest), and the time of all.",
         ("Method", "alpha", "smoothness", "rounds", "seconds"),
@@ -240,59 +217,43 @@ def _choices_table(comparison: Comparison) -> Table:
 
 def _pairs_table(comparison: Comparison) -> Table:
     tests = comparison.tests
-    seen: set[tuple[str, str]] = set()
-    rows = []
+    rows = {}
     for k, pair in enumerate(zip(tests["method"], tests["other"], strict=True)):
         a, b = map(str, pair)
-        if (b, a) in seen:
-            continue
-        seen.add((a, b))
-        rows.append(
-            (
-                a,
-                b,
-                signed(tests["difference"][k]),
-                interval(tests["low"][k], tests["high"][k]),
-                p_value_text(tests["p_t"][k]),
-                p_value_text(tests["p_t_holm"][k]),
-            )
-        )
+        if (b, a) not in rows:
+            difference = signed(tests["difference"][k])
+            limits = interval(tests["low"][k], tests["high"][k])
+            p_values = [p_value_text(tests[name][k]) for name in ("p_t", "p_t_holm")]
+            rows[a, b] = (a, b, difference, limits, *p_values)
     return Table(
         f"All {len(rows)} pairs of methods: mean difference (first minus second), its 95% interval, and "
         "p-values without and with Holm's adjustment.",
         ("First", "Second", "Difference", "95% interval", "p", "p, Holm"),
-        rows,
+        list(rows.values()),
         numeric=range(2, 6),
         folded=True,
     )
 
 
 def _targets_section(comparison: Comparison) -> Section:
-    method = (
-        VERDICT_METHOD if VERDICT_METHOD in comparison.targets else next(iter(comparison.targets))
-    )
-    folds = standardized(comparison.targets[method])
-    middle = np.median(folds, axis=0)
+    targets = comparison.targets
+    method = VERDICT_METHOD if VERDICT_METHOD in targets else next(iter(targets))
+    folds = standardized(targets[method])
+    shape = shape_of(np.median(folds, axis=0))
     width = float(np.median(folds.max(axis=0) - folds.min(axis=0)))
-    description = (
+    figure = figure_of(
+        lambda ax: TargetQuantileDisplay.from_result(comparison, method, ax=ax),
         f"Line plot of the target that {method} learned, against {listed(SHOWN_TARGETS)}, all with mean 0 and "
-        f"mean square 1. It is {shape_of(middle)}. The band of the {len(folds)} outer folds is "
-        f"{width:.2f} wide in the median over the places."
-    )
-    figure = Figure(
-        draw(lambda ax: TargetQuantileDisplay.from_result(comparison, method, ax=ax), height=3.8),
-        description,
+        f"mean square 1. It is {shape}. The band of the {len(folds)} outer folds is {width:.2f} wide in the "
+        "median over the places.",
         f"Target learned by {method}: median and range over the {len(folds)} outer folds. A narrow band "
         "means that the folds agree.",
     )
-    return Section(
-        "Target learned in the folds",
-        paragraphs=[
-            f"{WHAT_A_TARGET_IS} It is learned anew on the training samples of each outer fold; "
-            f"the median over the folds is {shape_of(middle)}."
-        ],
-        figures=[figure],
+    text = (
+        f"{WHAT_A_TARGET_IS} It is learned anew on the training samples of each outer fold; "
+        f"the median over the folds is {shape}."
     )
+    return Section("Target learned in the folds", paragraphs=[text], figures=[figure])
 
 
 def _permutation_section(comparison: Comparison) -> Section:
@@ -309,29 +270,29 @@ def _permutation_section(comparison: Comparison) -> Section:
         ax.set_xlabel(f"mean {comparison.scoring}", parse_math=False)
         ax.set_ylabel("shuffles")
         ax.yaxis.get_major_locator().set_params(integer=True)
-        ax.spines[["top", "right"]].set_visible(False)
+        finish(ax)
 
-    figure = Figure(
-        draw(plot, height=2.8),
+    figure = figure_of(
+        plot,
         f"Histogram of the mean {comparison.scoring} of {VERDICT_METHOD} for {len(means)} shuffles of the "
         f"labels: {shuffled}; {found}.",
         "Mean score with shuffled labels (grey) and with the true ones (red line).",
+        height=2.8,
     )
-    return Section(
-        "Shuffled labels",
-        paragraphs=[
-            f"Is there any signal? {VERDICT_METHOD} on {len(means)} random shuffles of the labels gives "
-            f"{shuffled}; {found}. p = {p_value_text(p_value)}; the smallest possible value with so "
-            f"many shuffles is {p_value_text(1 / (1 + len(means)))}. The verdict does not use this."
-        ],
-        figures=[figure],
+    text = (
+        f"Is there any signal? {VERDICT_METHOD} on {len(means)} random shuffles of the labels gives "
+        f"{shuffled}; {found}. p = {p_value_text(p_value)}; the smallest possible value with so "
+        f"many shuffles is {p_value_text(1 / (1 + len(means)))}. The verdict does not use this."
     )
+    return Section("Shuffled labels", paragraphs=[text], figures=[figure])
 
 
 def n_folds_of(comparison: Comparison) -> int:
+    """Number of outer folds."""
     return len(comparison.folds["score"]) // len(comparison.summary["method"])
 
 
 def means_of(comparison: Comparison) -> dict[str, float]:
+    """Mean scores, by method."""
     summary = comparison.summary
     return dict(zip(map(str, summary["method"]), summary["mean"].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Sections on a fitted model."""
+"""Sections on a fitted model, for `write_report` and for pages of other kinds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suquan.comparison import Comparison
 from suquan.plotting import ObjectiveDisplay, TargetQuantileDisplay
 from suquan.plotting._targets import SHOWN_TARGETS, standardized
 from suquan.report._page import Figure, Section, Table
-from suquan.report._svg import draw
+from suquan.report._svg import figure_of
 from suquan.report._words import WHAT_A_TARGET_IS, listed, listing, shape_of
 
 N_TOP = 20
@@ -45,27 +45,25 @@ def estimator_sections(
     method = method_of(estimator)
     has_band = comparison is not None and method in comparison.targets
     band = " with the range over the outer folds" if has_band else ""
+    shape = shape_of(f)
     figures = [
-        Figure(
-            draw(
-                lambda ax: TargetQuantileDisplay.from_estimator(
-                    estimator, comparison=comparison, ax=ax
-                ),
-                height=3.8,
+        figure_of(
+            lambda ax: TargetQuantileDisplay.from_estimator(
+                estimator, comparison=comparison, ax=ax
             ),
             f"Line plot of the model's target{band}, against {listed(SHOWN_TARGETS)}, all with mean 0 and "
-            f"mean square 1. It is {shape_of(f)}.",
+            f"mean square 1. It is {shape}.",
             f"Target of the model fitted to all samples{band}, against fixed ones.",
         )
     ]
     history = np.asarray(getattr(estimator, "objective_history_", ()))
     if len(history) > 2:  # two numbers are no picture
         figures.append(_objective_figure(estimator, history, method))
-    tables = [_model_table(estimator, method)]
     parts = []
     if hasattr(estimator, "coef_"):
         parts.append(_features_section(estimator, feature_names, n_top))
-    paragraph = f"{WHAT_A_TARGET_IS} That of the model fitted to all samples is {shape_of(f)}."
+    paragraph = f"{WHAT_A_TARGET_IS} That of the model fitted to all samples is {shape}."
+    tables = [_model_table(estimator, method)]
     return [
         Section("Model", paragraphs=[paragraph], figures=figures, tables=tables, sections=parts)
     ]
@@ -73,13 +71,14 @@ def estimator_sections(
 
 def method_of(estimator: Any) -> str:
     """The method that was used, chosen or given; "fixed" where nothing is learned from labels."""
-    return str(getattr(estimator, "method_", getattr(estimator, "method", "fixed")))
+    method = getattr(estimator, "method_", getattr(estimator, "method", "fixed"))
+    return method if isinstance(method, str) else type(method).__name__
 
 
 def _objective_figure(estimator: Any, history: np.ndarray, method: str) -> Figure:
     what = "out-of-fold loss" if method == "crossfit" else "objective"
-    return Figure(
-        draw(lambda ax: ObjectiveDisplay.from_estimator(estimator, ax=ax), height=3.8),
+    return figure_of(
+        lambda ax: ObjectiveDisplay.from_estimator(estimator, ax=ax),
         f"Line plot of the {what} while the target was learned: {history[0]:.4g} at the start, "
         f"{history[-1]:.4g} at the end, after {len(history) - 1} steps.",
         f"The {what} at the start and after each step.",
@@ -123,35 +122,22 @@ def _features_section(estimator: Any, names: Sequence[Any] | None, n_top: int) -
     share = float(size[top].sum()) / total if total else 0.0
     classes = [str(c) for c in getattr(estimator, "classes_", ())]
     single = len(w) == 1
-    columns = [
-        "Feature",
-        *(["Weight"] if single else [f"Weight, {c}" for c in classes]),
-        "Share of all",
-    ]
+    weights = ["Weight"] if single else [f"Weight, {c}" for c in classes]
+    columns = ["Feature", *weights, "Share of all"]
     rows = [
         (names[k], *(f"{value:+.4g}" for value in w[:, k]), f"{size[k] / total:.2%}") for k in top
     ]
-    bars = list(w[0, top] / np.abs(w[0, top]).max()) if single and len(top) else None
     towards = ""
     if single and len(classes) == 2:
         towards = f" Positive weights speak for class {classes[1]}, negative ones for {classes[0]}."
-    n_used = int(np.count_nonzero(size))
-    return Section(
-        "Features with the largest weights",
-        paragraphs=[
-            f"All features are on one scale, that of the target, so that their weights can be compared."
-            f"{towards} {n_used} of {n_features} features have a weight other than 0; the {len(top)} below "
-            f"carry {share:.1%} of the sum of all absolute weights."
-        ],
-        tables=[
-            Table(
-                f"The {len(top)} largest of {n_features} weights.",
-                columns,
-                rows,
-                numeric=range(1, len(columns)),
-                bars=bars,
-            )
-        ]
-        if len(top)
-        else [],
+    text = (
+        f"All features are on one scale, that of the target, so that their weights can be compared."
+        f"{towards} {np.count_nonzero(size)} of {n_features} features have a weight other than 0; the "
+        f"{len(top)} below carry {share:.1%} of the sum of all absolute weights."
     )
+    tables = []
+    if len(top):
+        bars = list(w[0, top] / np.abs(w[0, top]).max()) if single else None
+        caption = f"The {len(top)} largest of {n_features} weights."
+        tables.append(Table(caption, columns, rows, numeric=range(1, len(columns)), bars=bars))
+    return Section("Features with the largest weights", paragraphs=[text], tables=tables)

@@ -1,15 +1,17 @@
 """Pages made of sections, tables and figures, as one HTML file that needs nothing else.
 
-Every text is escaped here, once, when it is written. Nothing but `Figure.svg` is taken as markup.
+Sections come in and the text of the page goes out. Every text is escaped in :func:`element`, once, when it is
+written. Nothing but `Figure.svg` is taken as markup.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,51 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+{title}
+<style>
+{style}</style>
+</head>
+<body>
+{header}
+{nav}
+{main}
+{footer}
+</body>
+</html>
+"""
+
+
 def clean(text: Any) -> str:
     """Text without characters that no document may hold; they become U+FFFD."""
     return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", str(text))
 
 
-def to_html(text: Any) -> str:
-    """Text as HTML, for content and for quoted attributes."""
-    return escape(clean(text), quote=True)
+class Html(str):
+    """Text that is markup already."""
+
+
+def element(name: str, *content: Any, **attributes: Any) -> Html:
+    """One element; attributes, and content that is not :class:`Html`, are escaped. Empty attributes go."""
+    opening = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(clean(value))}"'
+        for key, value in attributes.items()
+        if value
+    )
+    parts = (part if isinstance(part, Html) else escape(clean(part)) for part in content)
+    return Html(f"<{name}{opening}>{''.join(parts)}</{name}>")
+
+
+def paragraphs(*texts: Any, class_: str = "") -> list[Html]:
+    """Paragraphs of the texts that are not empty."""
+    return [element("p", text, class_=class_) for text in texts if text]
 
 
 @dataclass(frozen=True)
@@ -153,35 +192,22 @@ def render_page(
     >>> "<h1>A &amp; B</h1>" in page, "<p>1 &lt; 2</p>" in page
     (True, True)
     """
-    body = _Writer().sections(sections)
-    links = "".join(
-        f'<li><a href="#s{k}">{to_html(section.heading)}</a></li>'
+    numbers = {Table: count(1), Figure: count(1)}
+    body = _sections(sections, "s", 2, numbers)
+    links = [
+        element("li", element("a", section.heading, href=f"#s{k}"))
         for k, section in enumerate(sections, start=1)
-    )
-    style = files("suquan.report").joinpath("style.css").read_text(encoding="utf-8")
-    lines = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        '<link rel="icon" href="data:,">',
-        f"<title>{to_html(title)}</title>",
-        f"<style>\n{style}</style>",
-        "</head>",
-        "<body>",
-        f"<header>\n<h1>{to_html(title)}</h1>",
-        _paragraph(subtitle, "subtitle"),
-        "</header>",
-        f'<nav aria-label="Contents"><ul>{links}</ul></nav>' if len(sections) > 1 else "",
-        f"<main>\n{body}\n</main>",
-        f"<footer>{_paragraph(footer)}</footer>" if footer else "",
-        "</body>",
-        "</html>",
     ]
-    return "\n".join(line for line in lines if line) + "\n"
+    nav = element("nav", element("ul", *links), aria_label="Contents")
+    return _PAGE.format(
+        policy=_POLICY,
+        title=element("title", title),
+        style=files("suquan.report").joinpath("style.css").read_text(encoding="utf-8"),
+        header=element("header", element("h1", title), *paragraphs(subtitle, class_="subtitle")),
+        nav=nav if len(sections) > 1 else "",
+        main=element("main", *body),
+        footer=element("footer", *paragraphs(footer)) if footer else "",
+    )
 
 
 def write_page(path: Any, title: str, sections: Sequence[Section], **parts: str) -> Path:
@@ -192,133 +218,93 @@ def write_page(path: Any, title: str, sections: Sequence[Section], **parts: str)
     return replace_file(path, lambda file: file.write(page))
 
 
-def _paragraph(text: Any, kind: str = "") -> str:
-    if not text:
-        return ""
-    name = f' class="{kind}"' if kind else ""
-    return f"<p{name}>{to_html(text)}</p>"
+def _sections(
+    sections: Sequence[Section], prefix: str, level: int, numbers: Mapping[type, Iterator[int]]
+) -> list[Html]:
+    """Sections with ids and numbers that are unique on the page."""
+    made = []
+    for k, section in enumerate(sections, start=1):
+        name = f"{prefix}{k}"
+        parts = [element(f"h{level}", section.heading, id=f"{name}-h")]
+        if section.verdict is not None:
+            parts.append(_verdict(section.verdict))
+        parts += paragraphs(*section.paragraphs)
+        if section.notes:
+            notes = [element("li", note) for note in section.notes]
+            parts.append(element("ul", *notes, class_="notes"))
+        if section.code:
+            parts.append(element("pre", element("code", section.code)))
+        if section.figures:
+            figures = [_figure(figure, next(numbers[Figure])) for figure in section.figures]
+            parts.append(element("div", *figures, class_="figures"))
+        parts += [_table(table, next(numbers[Table])) for table in section.tables]
+        parts += _sections(section.sections, f"{name}-", min(level + 1, 6), numbers)
+        made.append(element("section", *parts, id=name, aria_labelledby=f"{name}-h"))
+    return made
 
 
-class _Writer:
-    """Sections as HTML, with numbers that make every id unique on the page."""
-
-    def __init__(self) -> None:
-        self.n_tables = 0
-        self.n_figures = 0
-
-    def sections(self, sections: Sequence[Section], prefix: str = "s", level: int = 2) -> str:
-        return "\n".join(
-            self.section(section, f"{prefix}{k}", level)
-            for k, section in enumerate(sections, start=1)
-        )
-
-    def section(self, section: Section, name: str, level: int) -> str:
-        parts = [
-            f'<section id="{name}" aria-labelledby="{name}-h">',
-            f'<h{level} id="{name}-h">{to_html(section.heading)}</h{level}>',
-            self.verdict(section.verdict),
-            *(_paragraph(text) for text in section.paragraphs),
-            self.notes(section.notes),
-            f"<pre><code>{to_html(section.code)}</code></pre>" if section.code else "",
-            self.figures(section.figures),
-            *(self.table(table) for table in section.tables),
-            self.sections(section.sections, f"{name}-", min(level + 1, 6)),
-            "</section>",
-        ]
-        return "\n".join(part for part in parts if part)
-
-    def verdict(self, verdict: Verdict | None) -> str:
-        if verdict is None:
-            return ""
-        tone = verdict.tone if verdict.tone in ("good", "bad") else "neutral"
-        numbers = "".join(
-            f"<div><dt>{to_html(name)}</dt><dd>{to_html(value)}</dd></div>"
+def _verdict(verdict: Verdict) -> Html:
+    tone = verdict.tone if verdict.tone in ("good", "bad") else "neutral"
+    parts = paragraphs(verdict.headline, class_="headline") + paragraphs(verdict.text)
+    if verdict.numbers:
+        pairs = [
+            element("div", element("dt", name), element("dd", value))
             for name, value in verdict.numbers
-        )
-        return (
-            f'<div class="verdict {tone}">'
-            f"{_paragraph(verdict.headline, 'headline')}{_paragraph(verdict.text)}"
-            f"{f'<dl>{numbers}</dl>' if numbers else ''}</div>"
-        )
-
-    def notes(self, notes: Sequence[str]) -> str:
-        if not notes:
-            return ""
-        items = "".join(f"<li>{to_html(note)}</li>" for note in notes)
-        return f'<ul class="notes">{items}</ul>'
-
-    def figures(self, figures: Sequence[Figure]) -> str:
-        if not figures:
-            return ""
-        return f'<div class="figures">{"".join(self.figure(figure) for figure in figures)}</div>'
-
-    def figure(self, figure: Figure) -> str:
-        self.n_figures += 1
-        svg = figure.svg.replace(
-            "<svg ", f'<svg role="img" aria-label="{to_html(figure.description)}" ', 1
-        )
-        kind = ' class="wide"' if figure.wide else ""
-        caption = f"Figure {self.n_figures}. {figure.caption}"
-        return f"<figure{kind}>{svg}<figcaption>{to_html(caption)}</figcaption></figure>"
-
-    def table(self, table: Table) -> str:
-        self.n_tables += 1
-        name = f"t{self.n_tables}"
-        caption = to_html(f"Table {self.n_tables}. {table.caption}")
-        body = f"{self._head(table)}{self._body(table)}"
-        kind = ' class="pairs"' if len(table.columns) == 2 and table.bars is None else ""
-        if table.folded:
-            # The summary already says what the caption would.
-            return (
-                f'<details><summary id="{name}">{caption}</summary>'
-                f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">'
-                f'<table{kind} aria-labelledby="{name}">{body}</table></div></details>'
-            )
-        return (
-            f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">'
-            f'<table{kind}><caption id="{name}"><span>{caption}</span></caption>{body}</table></div>'
-        )
-
-    def _head(self, table: Table) -> str:
-        numeric = set(table.numeric)
-        cells = [
-            f'<th scope="col"{_number(k in numeric)}>{to_html(column)}</th>'
-            for k, column in enumerate(table.columns)
         ]
-        if table.bars is not None:
-            cells.append('<td class="bar" aria-hidden="true"></td>')
-        return f"<thead><tr>{''.join(cells)}</tr></thead>"
-
-    def _body(self, table: Table) -> str:
-        numeric, marked = set(table.numeric), set(table.marked)
-        rows = []
-        for k, row in enumerate(table.rows):
-            if len(row) != len(table.columns):
-                raise ValueError(
-                    f"table {table.caption!r} has {len(table.columns)} columns but {len(row)} cells in "
-                    f"row {k}; give one cell per column."
-                )
-            cells = [f'<th scope="row">{to_html(row[0])}</th>'] + [
-                f"<td{_number(column in numeric)}>{to_html(cell)}</td>"
-                for column, cell in enumerate(row[1:], start=1)
-            ]
-            if table.bars is not None:
-                cells.append(_bar(table.bars[k]))
-            kind = ' class="marked"' if k in marked else ""
-            rows.append(f"<tr{kind}>{''.join(cells)}</tr>")
-        return f"<tbody>{''.join(rows)}</tbody>"
+        parts.append(element("dl", *pairs))
+    return element("div", *parts, class_=f"verdict {tone}")
 
 
-def _number(is_number: bool) -> str:
-    return ' class="number"' if is_number else ""
+def _figure(figure: Figure, number: int) -> Html:
+    label = escape(clean(figure.description))
+    svg = Html(figure.svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
+    caption = element("figcaption", f"Figure {number}. {figure.caption}")
+    return element("figure", svg, caption, class_="wide" if figure.wide else "")
 
 
-def _bar(value: float) -> str:
-    """A bar from the middle to the left or to the right."""
-    width = 50 * min(abs(float(value)), 1.0)
-    side = "right" if value < 0 else "left"
-    kind = "minus" if value < 0 else "plus"
-    return (
-        f'<td class="bar" aria-hidden="true"><span class="{kind}" '
-        f'style="{side}:50%;width:{width:.1f}%"></span></td>'
-    )
+def _table(table: Table, number: int) -> Html:
+    name, caption = f"t{number}", f"Table {number}. {table.caption}"
+    kind = "pairs" if len(table.columns) == 2 and table.bars is None else ""
+    parts = [_head(table), _body(table)]
+    frame = {"class_": "scroll", "role": "region", "aria_labelledby": name, "tabindex": "0"}
+    if table.folded:  # the summary already says what the caption would
+        inner = element("table", *parts, class_=kind, aria_labelledby=name)
+        return element(
+            "details", element("summary", caption, id=name), element("div", inner, **frame)
+        )
+    title = element("caption", element("span", caption), id=name)
+    return element("div", element("table", title, *parts, class_=kind), **frame)
+
+
+def _head(table: Table) -> Html:
+    numeric = set(table.numeric)
+    cells = [
+        element("th", column, scope="col", class_="number" if k in numeric else "")
+        for k, column in enumerate(table.columns)
+    ]
+    if table.bars is not None:
+        cells.append(element("td", class_="bar", aria_hidden="true"))
+    return element("thead", element("tr", *cells))
+
+
+def _body(table: Table) -> Html:
+    numeric, marked = set(table.numeric), set(table.marked)
+    rows = []
+    for k, row in enumerate(table.rows):
+        if len(row) != len(table.columns):
+            raise ValueError(
+                f"table {table.caption!r} has {len(table.columns)} columns but {len(row)} cells in "
+                f"row {k}; give one cell per column."
+            )
+        cells = [element("th", row[0], scope="row")] + [
+            element("td", cell, class_="number" if column in numeric else "")
+            for column, cell in enumerate(row[1:], start=1)
+        ]
+        if table.bars is not None:  # from the middle to the left or to the right
+            value = float(table.bars[k])
+            side, kind = ("right", "minus") if value < 0 else ("left", "plus")
+            width = 50 * min(abs(value), 1.0)
+            bar = element("span", class_=kind, style=f"{side}:50%;width:{width:.1f}%")
+            cells.append(element("td", bar, class_="bar", aria_hidden="true"))
+        rows.append(element("tr", *cells, class_="marked" if k in marked else ""))
+    return element("tbody", *rows)

@@ -1,4 +1,4 @@
-"""Numbers, values and targets in words."""
+"""Numbers, values and targets in words, as the sections of the report show them."""
 
 from __future__ import annotations
 
@@ -35,26 +35,18 @@ def plain(value: Any) -> str:
 
 def shape_of(f: np.ndarray) -> str:
     """How a standardised target compares with the named ones, to end a sentence with."""
-    distances = {
-        name: float(np.sqrt(np.mean((f - standardized(make_target_quantiles(name, len(f)))) ** 2)))
-        for name in NAMED
-    }
-    nearest = min(distances, key=lambda name: distances[name])
-    distance = (
-        f"root mean square distance {distances[nearest]:.2f}, on a scale where the target has 1"
-    )
-    if distances[nearest] > _ALIKE:
-        return (
-            f"unlike the named distributions: the nearest is the {_named(nearest)} one ({distance})"
-        )
-    return f"close to the {_named(nearest)} distribution ({distance})"
-
-
-def _named(target: str) -> str:
-    return "Cauchy" if target == "cauchy" else target
+    named = {name: standardized(make_target_quantiles(name, len(f))) for name in NAMED}
+    distances = {name: float(np.sqrt(np.mean((f - g) ** 2))) for name, g in named.items()}
+    distance, nearest = min((distance, name) for name, distance in distances.items())
+    name = "Cauchy" if nearest == "cauchy" else nearest
+    told = f"(root mean square distance {distance:.2f}, on a scale where the target has 1)"
+    if distance > _ALIKE:
+        return f"unlike the named distributions: the nearest is the {name} one {told}"
+    return f"close to the {name} distribution {told}"
 
 
 def listed(names: Sequence[str]) -> str:
+    """Names in a sentence."""
     return ", ".join(names[:-1]) + f" and {names[-1]}"
 
 
@@ -66,36 +58,31 @@ def listing(
     return Table(caption, columns, rows, folded=folded)
 
 
-def rows_height(n_rows: int) -> float:
-    return 0.9 + 0.27 * n_rows
-
-
-def score(value: float) -> str:
-    return f"{value:.4f}" if np.isfinite(value) else "–"
+def score(value: float, form: str = ".4f") -> str:
+    """A number, or a dash where there is none."""
+    return f"{value:{form}}" if np.isfinite(value) else "–"
 
 
 def signed(value: float) -> str:
-    return f"{value:+.4f}" if np.isfinite(value) else "–"
+    """A difference, with its sign."""
+    return score(value, "+.4f")
 
 
 def interval(low: float, high: float) -> str:
-    if not (np.isfinite(low) and np.isfinite(high)):
-        return "–"
-    return f"{low:+.4f} to {high:+.4f}"
+    """An interval of differences."""
+    return f"{low:+.4f} to {high:+.4f}" if np.isfinite(high - low) else "–"
 
 
 def p_value_text(value: float) -> str:
-    if not np.isfinite(value):
-        return "–"
-    return "< 0.0001" if value < 1e-4 else f"{value:.4f}" if value < 0.01 else f"{value:.3f}"
+    """A p-value with the digits that matter."""
+    return "< 0.0001" if value < 1e-4 else score(value, ".4f" if value < 0.01 else ".3f")
 
 
 def spread(values: np.ndarray) -> str:
+    """Median, and lowest to highest where they differ."""
     known = np.asarray(values, dtype=np.float64)
     known = known[np.isfinite(known)]
     if not known.size:
         return "–"
     low, middle, high = known.min(), np.median(known), known.max()
-    if low == high:
-        return f"{middle:.3g}"
-    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
+    return f"{middle:.3g}" + (f" ({low:.3g} to {high:.3g})" if low < high else "")

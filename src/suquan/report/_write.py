@@ -1,4 +1,4 @@
-"""The report of a comparison and of the model fitted after it."""
+"""The report of a comparison and of the model fitted after it: results come in, one HTML file goes out."""
 
 from __future__ import annotations
 
@@ -93,58 +93,39 @@ def write_report(
         sections += estimator_sections(
             estimator, comparison=comparison, feature_names=feature_names, n_top=n_top
         )
-    sections += [
-        section
-        for section in (
-            _data_section(data_summary, warnings),
-            _settings_section(settings, estimator),
-            _reproduce_section(command),
-        )
-        if section is not None
-    ]
+    sections += _data_sections(data_summary, warnings)
+    sections += _settings_sections(settings, estimator)
+    sections.append(_reproduce_section(command))
     if title is None:
         title = "Fitted model" if comparison is None else "Does learning the target help?"
-    made = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0")
-    return write_page(
-        path, title, sections, subtitle=_subtitle(comparison, made), footer=f"suquan {__version__}"
-    )
+    now = datetime.now(UTC)
+    subtitle = f"Made on {now.day} {now:%B %Y, %H:%M} UTC."
+    if comparison is not None:
+        subtitle = (
+            f"Nested cross-validation: {len(comparison.summary['method'])} methods on the same "
+            f"{n_folds_of(comparison)} outer folds. {subtitle}"
+        )
+    return write_page(path, title, sections, subtitle=subtitle, footer=f"suquan {__version__}")
 
 
-def _subtitle(comparison: Comparison | None, made: str) -> str:
-    if comparison is None:
-        return f"Made on {made}."
-    n_methods = len(comparison.summary["method"])
-    return (
-        f"Nested cross-validation: {n_methods} methods on the same {n_folds_of(comparison)} outer folds. "
-        f"Made on {made}."
-    )
-
-
-def _data_section(
+def _data_sections(
     data_summary: Mapping[str, Any] | None, warnings: Iterable[Any]
-) -> Section | None:
+) -> list[Section]:
     notes = [str(getattr(note, "message", note)) for note in warnings]
-    if not data_summary and not notes:
-        return None
     tables = [listing("The data.", data_summary, ("Property", "Value"))] if data_summary else []
     heading = "Data and warnings" if notes and tables else "Warnings" if notes else "Data"
-    return Section(heading, notes=notes, tables=tables)
+    return [Section(heading, notes=notes, tables=tables)] if notes or tables else []
 
 
-def _settings_section(settings: Mapping[str, Any] | None, estimator: Any) -> Section | None:
+def _settings_sections(settings: Mapping[str, Any] | None, estimator: Any) -> list[Section]:
     tables = []
     if settings:
         tables.append(listing("Settings of the run.", settings, ("Setting", "Value")))
     if estimator is not None:
-        tables.append(
-            listing(
-                f"All parameters of {type(estimator).__name__}.",
-                estimator.get_params(deep=False),
-                ("Parameter", "Value"),
-                folded=True,
-            )
-        )
-    return Section("Settings", tables=tables) if tables else None
+        caption = f"All parameters of {type(estimator).__name__}."
+        parameters = estimator.get_params(deep=False)
+        tables.append(listing(caption, parameters, ("Parameter", "Value"), folded=True))
+    return [Section("Settings", tables=tables)] if tables else []
 
 
 def _reproduce_section(command: str | Sequence[str] | None) -> Section:
@@ -156,12 +137,8 @@ def _reproduce_section(command: str | Sequence[str] | None) -> Section:
         **{name: _installed(name) for name in _PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
     }
-    return Section(
-        "How to reproduce this",
-        paragraphs=[text],
-        code=code,
-        tables=[listing("Versions.", versions, ("Package", "Version"))],
-    )
+    tables = [listing("Versions.", versions, ("Package", "Version"))]
+    return Section("How to reproduce this", paragraphs=[text], code=code, tables=tables)
 
 
 def _installed(name: str) -> str:
