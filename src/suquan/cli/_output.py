@@ -1,4 +1,8 @@
-"""What the commands say: lines and tables for people, one JSON object for machines, errors in one line."""
+"""What the commands say: lines and tables for people, one JSON object for machines, errors in one line.
+
+`suquan.cli._app` runs every command inside `running`, which gives it an `Output` to say things with and turns
+whatever goes wrong into an exit code.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,19 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from suquan.cli._interrupts import interrupts_outside_llvm
+from suquan.cli import INSTALL
+from suquan.cli._interrupts import safe_interrupts
 
-INTERRUPTED = 130
+if TYPE_CHECKING:
+    from suquan.cli._options import Options
+
+MISTAKE, BUG, INTERRUPTED = 1, 70, 130
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 a mistake in what was given, 2 wrong usage, 70 a bug in suquan, "
+    "130 interrupted."
+)
 DEBUG = "SUQUAN_DEBUG"
 
 
@@ -33,14 +45,14 @@ class Output:
         Only errors.
     as_json : bool
         At the end, one JSON object on standard output.
-    keep_stdout : bool
-        Lines go to standard error, because standard output is for results alone; so with `as_json`.
+    to_stderr : bool
+        Lines go to standard error, because standard output is for results alone.
     """
 
     def __init__(
-        self, command: str, *, quiet: bool = False, as_json: bool = False, keep_stdout: bool = False
+        self, command: str, *, quiet: bool = False, as_json: bool = False, to_stderr: bool = False
     ) -> None:
-        self._to_stderr = as_json or keep_stdout
+        self._to_stderr = to_stderr
         self.command = command
         self.quiet = quiet
         self.as_json = as_json
@@ -132,13 +144,14 @@ def jsonable(value: Any) -> Any:
 
 
 @contextmanager
-def running(
-    command: str, *, quiet: bool, as_json: bool, keep_stdout: bool = False
-) -> Iterator[Output]:
+def running(command: str, options: Options) -> Iterator[Output]:
     """Run a command: show warnings as lines, and turn what goes wrong into one line and an exit code."""
-    import typer
-
-    output = Output(command, quiet=quiet, as_json=as_json, keep_stdout=keep_stdout)
+    output = Output(
+        command,
+        quiet=options.quiet,
+        as_json=options.as_json,
+        to_stderr=options.prints_results,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -147,40 +160,32 @@ def running(
         # Processes that do single folds stay silent; the fit to all samples speaks for itself.
         os.environ.setdefault("PYTHONWARNINGS", "ignore")
         try:
-            with interrupts_outside_llvm():
+            with safe_interrupts():
                 yield output
                 output.finish()
         except KeyboardInterrupt:
             print(f"suquan {command}: interrupted", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
-        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            sys.exit(INTERRUPTED)
+        except Exception as error:
+            # The program around the commands ends quietly where a pipe was closed.
             if isinstance(error, BrokenPipeError) or os.environ.get(DEBUG):
                 raise
-            print(f"suquan {command}: {explain(error)}", file=sys.stderr)
-            raise typer.Exit(1) from error
-        except RuntimeError as error:
-            if os.environ.get(DEBUG) or not _is_of_the_cluster(error):
-                raise
-            print(f"suquan {command}: {explain(error)}", file=sys.stderr)
-            raise typer.Exit(1) from error
+            code, line = explain(error)
+            print(f"suquan {command}: {safe(line)}", file=sys.stderr)
+            sys.exit(code)
 
 
-def _is_of_the_cluster(error: RuntimeError) -> bool:
-    # Not imported at the top: `suquan --help` need not wait for NumPy.
-    from suquan._dask._common import DaskConnectionError
-
-    return isinstance(error, DaskConnectionError)
-
-
-def explain(error: BaseException) -> str:
-    """One line: what was wanted, what came, what to do."""
+def explain(error: Exception) -> tuple[int, str]:
+    """Exit code and one line: what was wanted, what came, what to do; or that it is a bug."""
     if isinstance(error, MemoryError):
-        return "memory is full; use a smaller table, or fewer processes (--n-jobs 1)."
+        return MISTAKE, "memory is full; use a smaller table, or fewer processes (--n-jobs 1)."
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
-        return safe(f"{where}{error.strerror}; check the path and the permissions.")
-    if isinstance(error, ImportError):
-        from suquan.cli import INSTALL
-
-        return safe(f"{error.name or error} is not installed; run: {INSTALL}")
-    return safe(error)
+        return MISTAKE, f"{where}{error.strerror}; check the path and the permissions."
+    if isinstance(error, ImportError) and not (error.name or "suquan").startswith("suquan"):
+        return MISTAKE, f"{error.name} is not installed; run: {INSTALL}"
+    # Checks of what was given raise ValueError, TableError among them. A cluster may be lost at any time.
+    if isinstance(error, ValueError | OSError) or type(error).__name__ == "DaskConnectionError":
+        return MISTAKE, str(error)
+    told = f"{type(error).__name__}: {error}"
+    return BUG, f"this is a bug in suquan ({told}); please report it with what {DEBUG}=1 shows."
