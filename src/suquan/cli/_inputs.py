@@ -102,7 +102,7 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
         )
         values, features, orientation = table.values, table.feature_names, table.orientation
         _say_orientation(output, options, table)
-    keep, y, class_names, found = find_labels(source or table, table, options, output)
+    keep, y, class_names, found = find_labels(source or table, table.sample_names, options, output)
     if options.missing == "error" and not in_blocks:
         _refuse_gaps(table, keep)
     summary = {
@@ -186,15 +186,11 @@ def sample_problem(problem: Problem, n_rows: int, seed: int) -> Problem:
 
 
 def find_labels(
-    source: LabelTable | Table, table: Table, options: LabelOptions, output: Output
+    source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
 ) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
     """Which samples are used, their labels, the names of the classes, and what to record."""
-    if options.horizon is not None:
-        return _survival(source, table, options, output)
-    assert options.label is not None
-    names = table.sample_names
     if options.task == "regression":
-        values = select_numbers(source, options.label, sample_names=names)
+        values = select_numbers(source, str(options.label), sample_names=names)
         keep = ~np.isnan(values)
         if not keep.any():
             raise TableError(
@@ -202,26 +198,32 @@ def find_labels(
             )
         output.say(f"{keep.sum():,} of {len(keep):,} samples have a value in {options.label!r}")
         return keep, values[keep], [], {"label": options.label}
-    selected = select_labels(source, options.label, sample_names=names, positive=options.positive)
+    find = _find_classes if options.horizon is None else _find_survival
+    keep, y, class_names, summary = find(source, names, options, output)
+    _, n_each = np.unique(y, return_counts=True)
+    counts = dict(zip(class_names, n_each.tolist(), strict=True))
+    told = ", ".join(f"{name}: {count:,}" for name, count in counts.items())
+    extra = f"; a high score speaks for {class_names[1]}" if len(counts) == 2 else ""
+    output.say(f"classes {told}{extra}")
+    return keep, y, class_names, {**summary, "class_names": class_names, "class_counts": counts}
+
+
+def _find_classes(
+    source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
+) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
+    """Classes by the values of one column."""
+    column, positive = str(options.label), options.positive
+    selected = select_labels(source, column, sample_names=names, positive=positive)
     output.say(selected.report)
-    y = selected.y if options.positive is not None else _as_classes(selected.y, options.label)
-    values = np.unique(y)
-    if len(values) < 2:
-        raise TableError(
-            f"every label in {options.label!r} is {str(values[0])!r}; two classes are needed"
-        )
-    class_names = [str(value) for value in values]
-    if options.positive is not None:
-        others = np.unique(_column(source, options.label, names[selected.keep])[selected.y == 0])
-        single = f"{others[0]}" if len(others) == 1 else f"not {options.positive}"
-        class_names = [single, options.positive]
-    counts = _say_classes(output, y, class_names)
-    summary = {"label": options.label, "class_names": class_names, "class_counts": counts}
-    return selected.keep, y, class_names, summary
-
-
-def _column(source: LabelTable | Table, column: str, names: np.ndarray) -> np.ndarray:
-    return select_labels(source, column, sample_names=names).y
+    y = selected.y if positive is not None else _as_classes(selected.y, column)
+    class_names = [str(value) for value in np.unique(y)]
+    if len(class_names) < 2:
+        raise TableError(f"every label in {column!r} is {class_names[0]!r}; two classes are needed")
+    if positive is not None:
+        words = select_labels(source, column, sample_names=names[selected.keep]).y
+        others = np.unique(words[y == 0])
+        class_names = [str(others[0]) if len(others) == 1 else f"not {positive}", positive]
+    return selected.keep, y, class_names, {"label": column}
 
 
 def _as_classes(y: np.ndarray, column: str) -> np.ndarray:
@@ -242,45 +244,26 @@ def _as_classes(y: np.ndarray, column: str) -> np.ndarray:
     return y.astype(str)
 
 
-def _say_classes(output: Output, y: np.ndarray, names: list[str]) -> dict[str, int]:
-    _, counts = np.unique(y, return_counts=True)
-    counted = dict(zip(names, counts.tolist(), strict=True))
-    told = ", ".join(f"{name}: {count:,}" for name, count in counted.items())
-    extra = f"; a high score speaks for {names[1]}" if len(names) == 2 else ""
-    output.say(f"classes {told}{extra}")
-    return counted
-
-
-def _survival(
-    source: LabelTable | Table, table: Table, options: LabelOptions, output: Output
+def _find_survival(
+    source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
 ) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
-    assert options.time is not None
-    assert options.event is not None
-    assert options.horizon is not None
-    names = table.sample_names
-    labels = survival_labels(
-        select_numbers(source, options.time, sample_names=names),
-        select_numbers(source, options.event, sample_names=names),
-        options.horizon,
-    )
-    output.say(f"horizon {options.horizon:g}: {labels.report}")
+    """Two classes: event within the horizon, or event-free beyond it."""
+    time, event, horizon = str(options.time), str(options.event), float(options.horizon or 0)
+    times, events = (select_numbers(source, c, sample_names=names) for c in (time, event))
+    labels = survival_labels(times, events, horizon)
+    output.say(f"horizon {horizon:g}: {labels.report}")
     if min(labels.n_event, labels.n_event_free) == 0:
         raise TableError(
-            f"at the horizon {options.horizon:g} there are {labels.n_event} samples with an event and "
-            f"{labels.n_event_free} without; both are needed. Choose another horizon, in the unit of "
-            f"{options.time!r}"
+            f"at the horizon {horizon:g} there are {labels.n_event} samples with an event and "
+            f"{labels.n_event_free} without; both are needed. Choose another horizon, in the unit of {time!r}"
         )
-    class_names = [f"no {options.event}", options.event]
-    counts = _say_classes(output, labels.y, class_names)
     summary = {
-        "label": f"{options.event} within {options.horizon:g} of {options.time}",
-        "class_names": class_names,
-        "class_counts": counts,
-        "horizon": options.horizon,
+        "label": f"{event} within {horizon:g} of {time}",
+        "horizon": horizon,
         "n_censored": labels.n_censored,
         "n_missing_time_or_event": labels.n_missing,
     }
-    return labels.keep, labels.y, class_names, summary
+    return labels.keep, labels.y, [f"no {event}", event], summary
 
 
 def _refuse_gaps(table: Table, keep: np.ndarray) -> None:

@@ -4,18 +4,19 @@ A field is an option of the same name; its type, default and help are those of t
 commands share are base classes. `suquan.cli._app` makes the commands; the function ``run(options, output)`` of
 the command's module gets the object. Nothing heavy is imported here: `suquan --help` waits for this module.
 """
-# ruff: noqa: RUF009 (option and argument make fields)
+# ruff: noqa: RUF009 (opt and argument make fields)
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import MISSING, dataclass, field, fields
+from inspect import Parameter, Signature, get_annotations
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from typer import Argument, BadParameter, Option
 
 NOT_OF_THE_RESULT = ("n_jobs", "quiet", "as_json")
+N_JOBS = "Processes or threads; -1: all cores."
 
 
 @dataclass(frozen=True)
@@ -46,30 +47,16 @@ def split_names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def option(default: Any, help: str, metavar: str | None = None, *names: str, **rules: Any) -> Any:
+def opt(default: Any, help: str, metavar: str | None = None, *names: str, **rules: Any) -> Any:
     """Field that is an option; without `names` it is called as the field. MISSING: it must be given."""
-    info = Option(*names, help=help, metavar=metavar, **rules)
+    start = ... if default is MISSING else default
+    info = Option(start, *names, help=help, metavar=metavar, **rules)
     return field(default=default, metadata={"typer": info})
 
 
 def argument(help: str, metavar: str) -> Any:
     """Field that is given by its place on the command line."""
     return field(metadata={"typer": Argument(help=help, metavar=metavar), "by_place": True})
-
-
-def n_jobs_option(default: int) -> Any:
-    """Field for the number of processes."""
-    return option(default, "Processes or threads; -1: all cores.", "N")
-
-
-def seed_option() -> Any:
-    """Field for the seed."""
-    return option(0, "Seed of all folds.", "N", min=0)
-
-
-def folds_option(help: str) -> Any:
-    """Field for repeated folds."""
-    return option(Folds(3, 5), help, "FxR", parser=parse_cv)
 
 
 # -- options that several commands share ------------------------------------------------------------
@@ -79,8 +66,8 @@ def folds_option(help: str) -> Any:
 class Options:
     """What every command takes."""
 
-    quiet: bool = option(False, "Say nothing but errors.", None, "--quiet", "-q")
-    as_json: bool = option(False, "Print one JSON object with the results.", None, "--json")
+    quiet: bool = opt(False, "Say nothing but errors.", None, "--quiet", "-q")
+    as_json: bool = opt(False, "Print one JSON object with the results.", None, "--json")
 
     def __post_init__(self) -> None:
         """Refuse options that do not go together, with :class:`typer.BadParameter`."""
@@ -94,22 +81,18 @@ class Options:
     def own_first(cls) -> list[Any]:
         """The fields: those of the command itself, then those of its base classes."""
         known = {item.name: item for item in fields(cls)}
-        names = [name for kind in cls.__mro__ for name in vars(kind).get("__annotations__", ())]
+        names = [name for kind in cls.__mro__ for name in get_annotations(kind)]
         return [known[name] for name in dict.fromkeys(names)]
 
     @classmethod
-    def signature(cls) -> inspect.Signature:
+    def signature(cls) -> Signature:
         """Of a function that takes the fields, as typer reads it."""
         hints = get_type_hints(cls)
-        return inspect.Signature(
+        by_name = Parameter.KEYWORD_ONLY
+        return Signature(
             [
-                inspect.Parameter(
-                    item.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    annotation=Annotated[hints[item.name], item.metadata["typer"]],
-                    default=inspect.Parameter.empty if item.default is MISSING else item.default,
-                )
-                for item in cls.own_first()
+                Parameter(f.name, by_name, default=f.metadata["typer"], annotation=hints[f.name])
+                for f in cls.own_first()
             ]
         )
 
@@ -130,11 +113,11 @@ class Options:
 class TableOptions(Options):
     """How a table is read."""
 
-    samples: Literal["auto", "rows", "columns"] = option(
+    samples: Literal["auto", "rows", "columns"] = opt(
         "auto", "Where the samples lie in the table; auto finds out by names and says so."
     )
-    layer: str | None = option(None, "Layer of an h5ad file instead of X.")
-    ignore: list[str] | None = option(
+    layer: str | None = opt(None, "Layer of an h5ad file instead of X.")
+    ignore: list[str] | None = opt(
         None, "Column of the table that is not read; may be repeated.", "COLUMN"
     )
 
@@ -143,10 +126,10 @@ class TableOptions(Options):
 class RankOptions(Options):
     """How values are ranked."""
 
-    ties: Literal["average", "first", "mean_rank"] = option(
+    ties: Literal["average", "first", "mean_rank"] = opt(
         "average", "What equal values of a sample get."
     )
-    missing: Literal["error", "ignore"] = option(
+    missing: Literal["error", "ignore"] = opt(
         "error", "Refuse missing values, or rank the observed ones alone."
     )
 
@@ -155,8 +138,8 @@ class RankOptions(Options):
 class ClusterOptions(Options):
     """Where the work is done, if not in this process."""
 
-    scheduler: str | None = option(None, "Dask scheduler whose workers do the work.", "ADDRESS")
-    workers: int | None = option(
+    scheduler: str | None = opt(None, "Dask scheduler whose workers do the work.", "ADDRESS")
+    workers: int | None = opt(
         None, "Do the work on a Dask cluster of N local processes.", "N", min=1
     )
 
@@ -175,20 +158,20 @@ class ClusterOptions(Options):
 class LabelOptions(Options):
     """Where the labels come from and what they mean."""
 
-    labels: Path | None = option(
+    labels: Path | None = opt(
         None, "CSV or TSV with a column of sample names and the labels.", "FILE"
     )
-    label: str | None = option(None, "Label column, of --labels or of the table itself.", "COLUMN")
-    positive: str | None = option(None, "Label of the positive class; all others are one.", "VALUE")
-    time: str | None = option(None, "Survival: time to event or end of follow-up.", "COLUMN")
-    event: str | None = option(None, "Survival: 1 where the event came, else 0.", "COLUMN")
-    horizon: float | None = option(
+    label: str | None = opt(None, "Label column, of --labels or of the table itself.", "COLUMN")
+    positive: str | None = opt(None, "Label of the positive class; all others are one.", "VALUE")
+    time: str | None = opt(None, "Survival: time to event or end of follow-up.", "COLUMN")
+    event: str | None = opt(None, "Survival: 1 where the event came, else 0.", "COLUMN")
+    horizon: float | None = opt(
         None, "Survival: event within T against event-free beyond; censored dropped.", "T"
     )
-    sample_column: str | None = option(
+    sample_column: str | None = opt(
         None, "Column of sample names in --labels; the first if not given.", "COLUMN"
     )
-    task: Literal["classification", "regression"] = option(
+    task: Literal["classification", "regression"] = opt(
         "classification", "Regression for measured values."
     )
 
@@ -222,14 +205,12 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
     """Labelled samples, and how models of them are chosen."""
 
     table: Path = argument("Samples and features.", "TABLE")
-    cv: Any = folds_option("F folds, R times.")
-    alphas: int = option(7, "Strengths of the penalty tried.", "N", min=1)
-    smoothnesses: int = option(5, "Smoothnesses of the target tried.", "N", min=1)
-    n_knots: int | None = option(
-        None, "Learn the target with this many nodes, for speed.", "N", min=2
-    )
-    seed: int = seed_option()
-    n_jobs: int = n_jobs_option(-1)
+    cv: Any = opt(Folds(3, 5), "F folds, R times.", "FxR", parser=parse_cv)
+    alphas: int = opt(7, "Strengths of the penalty tried.", "N", min=1)
+    smoothnesses: int = opt(5, "Smoothnesses of the target tried.", "N", min=1)
+    n_knots: int | None = opt(None, "Learn the target with this many nodes, for speed.", "N", min=2)
+    seed: int = opt(0, "Seed of all folds.", "N", min=0)
+    n_jobs: int = opt(-1, N_JOBS, "N")
 
     def settings(self) -> dict[str, Any]:
         """Parameters of the same names of an estimator that chooses its penalties."""
@@ -247,9 +228,9 @@ class Demo(Options):
     Compares, fits, saves, scores a new patient, reports.
     """
 
-    out: Path = option(Path("suquan-demo"), "Folder for the results.", "DIR")
-    seed: int = seed_option()
-    n_jobs: int = n_jobs_option(1)
+    out: Path = opt(Path("suquan-demo"), "Folder for the results.", "DIR")
+    seed: int = opt(0, "Seed of all folds.", "N", min=0)
+    n_jobs: int = opt(1, N_JOBS, "N")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,24 +241,22 @@ class Normalize(RankOptions, TableOptions, ClusterOptions):
     """
 
     table: Path = argument("Table to normalise.", "IN")
-    output: Path = option(
-        MISSING, "Where to write; its name says the kind.", "OUT", "--output", "-o"
-    )
-    target: str = option(
+    output: Path = opt(MISSING, "Where to write; its name says the kind.", "OUT", "--output", "-o")
+    target: str = opt(
         "median",
         "median, mean, normal, uniform, exponential, cauchy, bimodal; or a file: a saved model, .npy, or text "
         "with one number per line.",
         "NAME|FILE",
     )
-    label: list[str] | None = option(
+    label: list[str] | None = opt(
         None,
         "Column (row, where samples lie in columns) that is copied as it is; may be repeated.",
         "COLUMN",
     )
-    block_samples: int | None = option(
+    block_samples: int | None = opt(
         None, "Samples in memory at a time; by default about 32 MiB.", "N", min=1
     )
-    n_jobs: int = n_jobs_option(-1)
+    n_jobs: int = opt(-1, N_JOBS, "N")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,35 +269,35 @@ class Reproduce(Options):
     experiment: Literal["simulated", "cifar10", "expression"] = argument(
         "simulated, cifar10 or expression.", "EXPERIMENT"
     )
-    protocol: Literal["quick", "paper"] = option(
+    protocol: Literal["quick", "paper"] = opt(
         "quick", "quick: for a laptop; paper: as the paper did, hours or more."
     )
-    out: Path | None = option(None, "Folder of the results; else EXPERIMENT-PROTOCOL.", "FOLDER")
-    data: Path | None = option(None, "Folder with the data; else SUQUAN_DATA names it.", "FOLDER")
-    resume: bool = option(False, "Go on in a folder that was begun before.", None, "--resume")
-    stage: Literal["all", "run", "table", "plot"] = option(
+    out: Path | None = opt(None, "Folder of the results; else EXPERIMENT-PROTOCOL.", "FOLDER")
+    data: Path | None = opt(None, "Folder with the data; else SUQUAN_DATA names it.", "FOLDER")
+    resume: bool = opt(False, "Go on in a folder that was begun before.", None, "--resume")
+    stage: Literal["all", "run", "table", "plot"] = opt(
         "all", "One stage alone, from what the stages before it have written."
     )
-    changes: list[str] | None = option(
+    changes: list[str] | None = opt(
         None,
         "Another value for a setting of the protocol, as JSON; may be repeated.",
         "NAME=VALUE",
         "--set",
     )
-    n_jobs: int = n_jobs_option(-1)
+    n_jobs: int = opt(-1, N_JOBS, "N")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fit(ModelOptions):
     """Learn a target and a model, and save them in one file."""
 
-    output: Path = option(MISSING, "File to save, .suquan.", "MODEL", "--output", "-o")
-    method: str = option(
+    output: Path = opt(MISSING, "File to save, .suquan.", "MODEL", "--output", "-o")
+    method: str = opt(
         "crossfit",
         "fixed, svd, f0, bnd, spav, joint, crossfit; of several the best is chosen.",
         "NAME[,NAME]",
     )
-    choose_samples: int = option(
+    choose_samples: int = opt(
         5000, "In blocks: samples, drawn at random, on which the penalties are chosen.", "N", min=10
     )
 
@@ -333,13 +312,13 @@ class Predict(TableOptions, ClusterOptions):
 
     model: Path = argument("Saved model.", "MODEL")
     table: Path = argument("Samples to score; one is enough.", "TABLE")
-    output: Path | None = option(
+    output: Path | None = opt(
         None, ".csv or .tsv; else standard output.", "SCORES", "--output", "-o"
     )
-    max_lost: float = option(
+    max_lost: float = opt(
         0.2, "Most of the sum of |w| that missing features may carry.", "SHARE", min=0.0, max=1.0
     )
-    missing: Literal["error", "ignore"] | None = option(
+    missing: Literal["error", "ignore"] | None = opt(
         None, "Rule for missing values of present features; by default the model's."
     )
 
@@ -354,7 +333,7 @@ class Inspect(Options):
     """Show what a saved model holds."""
 
     model: Path = argument("Saved model.", "MODEL")
-    top: int = option(20, "Features to show.", "N", min=0)
+    top: int = opt(20, "Features to show.", "N", min=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,15 +344,15 @@ class Compare(ModelOptions):
     where it was.
     """
 
-    out: Path = option(MISSING, "Folder for the results.", "DIR", "--out", "--output", "-o")
-    methods: str | None = option(
+    out: Path = opt(MISSING, "Folder for the results.", "DIR", "--out", "--output", "-o")
+    methods: str | None = opt(
         None,
         "raw, median, mean, normal, uniform, exponential, cauchy, svd, f0, bnd, spav, joint, crossfit; all if "
         "not given.",
         "NAME[,NAME]",
     )
-    inner_cv: Any = folds_option("The same for choosing the penalties.")
-    permutations: int = option(0, "Runs with shuffled labels, to see chance.", "N", min=0)
+    inner_cv: Any = opt(Folds(3, 5), "The same for choosing the penalties.", "FxR", parser=parse_cv)
+    permutations: int = opt(0, "Runs with shuffled labels, to see chance.", "N", min=0)
 
 
 COMMANDS: tuple[type[Options], ...] = (Demo, Normalize, Reproduce, Fit, Predict, Inspect, Compare)

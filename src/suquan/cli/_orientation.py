@@ -11,7 +11,6 @@ import gzip
 import re
 import zlib
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +21,6 @@ DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 # Words that the heading of the first column may have, by what the rows then are.
 SAMPLES = {"sample", "patient", "subject", "individual", "donor", "cell"}
 FEATURES = {"feature", "gene", "probe", "probeset", "transcript", "protein", "symbol", "ref"}
-
-
-@dataclass(frozen=True)
-class Edges:
-    """Names along the edges of a table in a file.
-
-    Attributes
-    ----------
-    heading : str
-        Of the first column, which holds the names of the rows.
-    columns, rows : list of str
-        Names of the other columns, and of the rows.
-    """
-
-    heading: str
-    columns: list[str]
-    rows: list[str]
 
 
 def find_samples(
@@ -63,54 +45,59 @@ def find_samples(
     why : str
         "as given", "by the kind of the file" or "chosen by …".
     """
-    edges = _read_edges(path) if samples == "auto" else None
-    if edges is None:
+    names = _read_names(path) if samples == "auto" else None
+    if names is None:
         return samples, "as given" if samples != "auto" else "by the kind of the file"
-    across, down = set(edges.columns), set(edges.rows)
-    n_rows, n_columns = len(edges.rows), len(edges.columns)
+    heading, across, down = names
     features = {str(name) for name in getattr(model, "feature_names_in_", ())}
     n_features = getattr(model, "n_features_in_", None)
-    words = {word.removesuffix("s") for word in re.split("[^a-z]+", edges.heading.lower())}
-    for rows, columns, why in (
-        (len(features & across), len(features & down), "names of the model's features"),
-        (n_columns == n_features, n_rows == n_features, "number of the model's features"),
-        (len(across.intersection(labels)), len(down.intersection(labels)), "names of the labels"),
-        (len(words & SAMPLES), len(words & FEATURES), f"heading {edges.heading!r}"),
-    ):
-        if rows != columns:
-            return "rows" if rows > columns else "columns", f"chosen by the {why}"
+    words = {word.removesuffix("s") for word in re.split("[^a-z]+", heading.lower())}
+    evidence = {
+        "names of the model's features": (_count(features, across), _count(features, down)),
+        "number of the model's features": (len(across) == n_features, len(down) == n_features),
+        "names of the labels": (_count(labels, across), _count(labels, down)),
+        f"heading {heading!r}": (_count(SAMPLES, words), _count(FEATURES, words)),
+    }
+    for what, (for_rows, for_columns) in evidence.items():
+        if for_rows != for_columns:
+            return "rows" if for_rows > for_columns else "columns", f"chosen by the {what}"
     raise TableError(
-        f"{path}: nothing says where the samples lie; give --samples rows for {n_rows:,} samples "
-        f"({listed(edges.rows, 2)}) of {n_columns:,} features ({listed(edges.columns, 2)}), or --samples "
-        f"columns for {n_columns:,} samples of {n_rows:,} features"
+        f"{path}: nothing says where the samples lie; give --samples rows for {len(down):,} samples "
+        f"({listed(down, 2)}) of {len(across):,} features ({listed(across, 2)}), or --samples columns for "
+        f"{len(across):,} samples of {len(down):,} features"
     )
 
 
-def _read_edges(path: Path) -> Edges | None:
-    """The names; None where the kind of the file says where samples lie, or the reader will refuse the file."""
+def _count(known: Collection[str], names: Collection[str]) -> int:
+    return len(set(known).intersection(names))
+
+
+def _read_names(path: Path) -> tuple[str, list[str], list[str]] | None:
+    """Heading of the first column, names of the other columns, names of the rows.
+
+    None where the kind of the file says where samples lie, or where the reader will refuse the file.
+    """
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
     kind = suffixes[-1] if suffixes else ""
     try:
         if kind in (".parquet", ".pq"):
-            return _parquet_edges(path)
-        if kind in DELIMITERS:
-            return _text_edges(path, DELIMITERS[kind])
+            return _parquet_names(path)
+        return _text_names(path, DELIMITERS[kind]) if kind in DELIMITERS else None
     except (OSError, EOFError, ValueError, zlib.error, csv.Error, ImportError):
-        pass
-    return None
+        return None
 
 
-def _text_edges(path: Path, delimiter: str) -> Edges | None:
+def _text_names(path: Path, delimiter: str) -> tuple[str, list[str], list[str]] | None:
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
         header = next(csv.reader(file, delimiter=delimiter), [""])
         if header[0].startswith("!"):
             return None  # a GEO series matrix
         rows = [line.partition(delimiter)[0].strip('"') for line in file if line.strip()]
-    return Edges(header[0], header[1:], rows)
+    return header[0], header[1:], rows
 
 
-def _parquet_edges(path: Path) -> Edges:
+def _parquet_names(path: Path) -> tuple[str, list[str], list[str]]:
     import pyarrow.parquet
 
     file = pyarrow.parquet.ParquetFile(path)
@@ -118,4 +105,4 @@ def _parquet_edges(path: Path) -> Edges:
     index = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
     heading = next((name for name in index if name in names), names[0])
     rows = file.read([heading]).column(0).to_pylist()
-    return Edges(heading, [name for name in names if name != heading], list(map(str, rows)))
+    return heading, [name for name in names if name != heading], list(map(str, rows))

@@ -54,8 +54,7 @@ class Output:
     ) -> None:
         self._to_stderr = to_stderr
         self.command = command
-        self.quiet = quiet
-        self.as_json = as_json
+        self.quiet, self.as_json = quiet, as_json
         self.results: dict[str, Any] = {}
         self.warnings: list[str] = []
 
@@ -64,18 +63,15 @@ class Output:
         """Whether long work should say how far it is."""
         return not self.quiet
 
-    def _console(self, *, error: bool = False) -> Any:
+    def _print(self, thing: Any, *, error: bool, style: str | None = None) -> None:
         from rich.console import Console
 
         # Made anew for each line: standard output may have been redirected since. Lines are not cut where
-        # they do not go to a terminal.
+        # they do not go to a terminal, and a terminal folds them.
         stream = sys.stderr if error else sys.stdout
         width = None if stream.isatty() else 10_000
-        return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-
-    def _print(self, thing: Any, *, error: bool = False, **style: Any) -> None:
-        # Text has no markup, and a terminal folds it at words.
-        self._console(error=error).print(thing, soft_wrap=True, **style)
+        console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+        console.print(thing, style=style, soft_wrap=isinstance(thing, str))
 
     def say(self, line: Any, *, strong: bool = False) -> None:
         """Tell people a line."""
@@ -94,16 +90,15 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=None)
-        cells = [[number(cell) for cell in row] for row in rows]
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for k, column in enumerate(columns):
             numeric = all(isinstance(row[k], int | float) for row in rows)
             shown.add_column(safe(column), justify="right" if numeric else "left", no_wrap=numeric)
-        for row in cells:
-            shown.add_row(*(Text(safe(cell)) for cell in row))
+        for row in rows:
+            shown.add_row(*(Text(safe(number(cell))) for cell in row))
         if title:
             self.say(title, strong=True)
-        self._console(error=self._to_stderr).print(shown)
+        self._print(shown, error=self._to_stderr)
 
     def warn(self, text: Any) -> None:
         """Warn once of each thing."""
@@ -146,12 +141,8 @@ def jsonable(value: Any) -> Any:
 @contextmanager
 def running(command: str, options: Options) -> Iterator[Output]:
     """Run a command: show warnings as lines, and turn what goes wrong into one line and an exit code."""
-    output = Output(
-        command,
-        quiet=options.quiet,
-        as_json=options.as_json,
-        to_stderr=options.prints_results,
-    )
+    quiet, as_json = options.quiet, options.as_json
+    output = Output(command, quiet=quiet, as_json=as_json, to_stderr=options.prints_results)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)

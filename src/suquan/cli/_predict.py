@@ -50,10 +50,10 @@ def run(options: Predict, output: Output) -> None:
             output.keep(scores=[dict(zip(header, row, strict=True)) for row in rows])
         if path is not None:  # blocks are many: their rows are written as they come
             delimiter = "," if path.suffix == ".csv" else "\t"
-            replace_file(path, lambda f: _write_bytes(f, header, rows, delimiter))
+            replace_file(path, lambda f: _write(f, header, rows, delimiter))
             output.say(f"scores: {path}")
         elif not output.as_json:
-            _write(sys.stdout, header, rows, ",")
+            _write(sys.stdout.buffer, header, rows)
     output.keep(output=None if path is None else str(path), columns=header)
 
 
@@ -196,16 +196,12 @@ def _rows(samples: np.ndarray, numbers: np.ndarray, names: list[str]) -> Iterato
             yield [sample, *row, names[best]]
 
 
-def _write(file: IO[str], header: list[str], rows: Iterable[list[Any]], delimiter: str) -> None:
-    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-
-
-def _write_bytes(
-    file: IO[bytes], header: list[str], rows: Iterable[list[Any]], delimiter: str
+def _write(
+    file: IO[bytes], header: list[str], rows: Iterable[list[Any]], delimiter: str = ","
 ) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    _write(text, header, rows, delimiter)
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
     text.flush()
     text.detach()
