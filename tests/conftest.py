@@ -1,7 +1,13 @@
 import os
+import signal
 import sys
 
 import pytest
+
+# Processes that tests start and interrupt begin with the handler of Ctrl-C that this process has. It may have
+# been started with Ctrl-C ignored: in the background, by nohup, or by a CI.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before SciPy is imported: scikit-learn's array API checks need it.
 os.environ["SCIPY_ARRAY_API"] = "1"

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 import suquan
 from suquan.cli import main
-from suquan.cli._app import app, parse_cv
-from suquan.cli._interrupts import interrupts_outside_llvm
+from suquan.cli._app import app
+from suquan.cli._interrupts import safe_interrupts
+from suquan.cli._options import Folds, parse_cv
 from suquan.cli._output import Output, jsonable, safe
 from suquan.io import Table, read_table, write_table
 
@@ -221,9 +222,9 @@ def test_wrong_usage_ends_with_2(arguments):
 
 
 def test_folds_are_read():
-    assert parse_cv("3x5") == (3, 5)
-    assert parse_cv("10×2") == (10, 2)
-    assert parse_cv("5") == (5, 1)
+    assert parse_cv("3x5") == Folds(3, 5)
+    assert parse_cv("10×2") == Folds(10, 2)
+    assert parse_cv("5") == Folds(5, 1)
 
 
 # ----------------------------------------------------------------------------------------- normalize
@@ -270,16 +271,62 @@ def test_normalize_takes_targets_from_files(data, tmp_path, model):
     assert_allclose(np.sort(read_table(out).values[0]), np.sort(learned), rtol=1e-14)
 
 
-def test_normalize_warns_where_genes_may_be_in_rows(tmp_path):
+def test_normalize_refuses_a_table_that_may_lie_either_way(tmp_path):
+    """Genes in rows are usual; taken for samples, they would be normalised without a word."""
     values = np.random.default_rng(0).normal(size=(100, 4))
-    table = Table(values, np.array([f"g{i}" for i in range(100)]), np.array(list("abcd")))
-    write_table(table, tmp_path / "in.csv")
+    genes = pd.DataFrame(values, index=[f"g{i}" for i in range(100)], columns=list("abcd"))
+    out = tmp_path / "out.csv"
+    genes.to_csv(tmp_path / "in.csv")
+    genes.to_csv(tmp_path / "in.tsv.gz", sep="\t", index_label="ID")
+    genes.to_parquet(tmp_path / "in.parquet")
+    for name in ("in.csv", "in.tsv.gz", "in.parquet"):
+        message = fail("normalize", tmp_path / name, "-o", out)
+        assert "--samples rows for 100 samples ('g0', 'g1' and 98 more) of 4 features" in message
+        assert "--samples columns for 4 samples of 100 features" in message
+        assert not out.exists()
+    for samples, expected in (
+        ("rows", suquan.quantile_normalize(values)),
+        ("columns", suquan.quantile_normalize(np.ascontiguousarray(values.T)).T),
+    ):
+        result = succeed("normalize", tmp_path / "in.csv", "-o", out, "--samples", samples)
+        assert result.stderr == ""
+        assert_allclose(pd.read_csv(out, index_col=0).values, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("heading", "orientation"),
+    [
+        ("sample", "rows"),
+        ("Patient IDs", "rows"),
+        ("gene_symbol", "columns"),
+        ("ID_REF", "columns"),
+    ],
+)
+def test_the_heading_says_where_the_samples_lie(tmp_path, heading, orientation):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 4)), columns=list("abcd"))
+    frame.index = [f"r{i}" for i in range(30)]
+    frame.to_csv(tmp_path / "in.csv", index_label=heading)
     result = succeed("normalize", tmp_path / "in.csv", "-o", tmp_path / "out.csv")
-    assert "100 rows were taken for samples" in result.stderr
-    result = succeed(
-        "normalize", tmp_path / "in.csv", "-o", tmp_path / "o.csv", "--samples", "rows"
-    )
-    assert result.stderr == ""
+    told = f"samples in {orientation} (chosen by the heading {heading!r}; --samples overrides)"
+    assert told in result.stdout
+
+
+def test_labels_and_the_models_features_say_where_the_samples_lie(data, model, tmp_path):
+    frame = pd.read_csv(data / "own.csv", index_col=0)
+    frame.to_csv(tmp_path / "in.csv", index_label="id")
+    arguments = ["normalize", tmp_path / "in.csv", "-o", tmp_path / "out.csv", "--label", "age"]
+    assert "60 samples in rows (chosen by the names of the labels" in succeed(*arguments).stdout
+    nameless = suquan.load_model(model)
+    for part in (nameless, nameless.best_estimator_):
+        del part.feature_names_in_
+    suquan.save_model(nameless, tmp_path / "nameless.suquan")
+    features = frame.drop(columns=["age", "relapse"])
+    features.T.to_csv(tmp_path / "turned.csv", index_label="id")
+    arguments = ["predict", tmp_path / "nameless.suquan", "-o", tmp_path / "s.csv"]
+    result = succeed(*arguments, tmp_path / "turned.csv")
+    assert "samples in columns (chosen by the number of the model's features)" in result.stdout
+    features.iloc[:12].to_csv(tmp_path / "square.csv", index_label="id")
+    assert "--samples columns" in fail(*arguments, tmp_path / "square.csv")
 
 
 def test_normalize_follows_the_rule_for_missing_values(data, tmp_path):
@@ -622,14 +669,21 @@ def test_text_is_made_safe():
     assert output.warnings == ["once"]
 
 
-def test_a_bug_is_not_mistaken_for_a_users_mistake(model, monkeypatch):
+@pytest.mark.parametrize("kind", [TypeError, KeyError, RuntimeError, AttributeError])
+def test_a_bug_is_not_mistaken_for_a_users_mistake(model, monkeypatch, kind):
     from suquan.cli import _inspect
 
     def broken(*arguments):
-        raise RuntimeError("a bug")
+        raise kind("wrong")
 
     monkeypatch.setattr(_inspect, "read_model", broken)
-    assert isinstance(run("inspect", model).exception, RuntimeError)
+    result = run("inspect", model)
+    assert result.exit_code == 70
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"suquan inspect: this is a bug in suquan ({kind.__name__}: ")
+    assert "SUQUAN_DEBUG=1" in line
+    monkeypatch.setenv("SUQUAN_DEBUG", "1")
+    assert isinstance(run("inspect", model).exception, kind)
 
 
 # -------------------------------------------------------------------------------------------- compare
@@ -694,7 +748,7 @@ def test_compare_takes_all_methods_that_can_do_the_task():
     from suquan.cli._inputs import Problem
 
     def methods(*names):
-        return default_methods(Problem(np.eye(2), np.arange(2), None, None, list(names)))
+        return default_methods(Problem(np.eye(2), np.arange(2), None, list(names), {}))
 
     assert "svd" in methods("a", "b")
     assert "svd" not in methods("a", "b", "c")
@@ -832,15 +886,15 @@ def interrupted_here():
 
 def test_ctrl_c_waits_for_llvm_and_for_nothing_else():
     """Exceptions in what LLVM calls back are lost."""
-    with pytest.raises(KeyboardInterrupt), interrupts_outside_llvm():
+    with pytest.raises(KeyboardInterrupt), safe_interrupts():
         interrupted_here()
     with pytest.raises(KeyboardInterrupt):
         interrupted_in_llvm()
     start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), interrupts_outside_llvm():
+    with pytest.raises(KeyboardInterrupt), safe_interrupts():
         wait_after(interrupted_in_llvm())
     assert time.monotonic() < start + 30.0
-    with pytest.raises(KeyboardInterrupt), interrupts_outside_llvm():
+    with pytest.raises(KeyboardInterrupt), safe_interrupts():
         interrupted_in_llvm()  # and is over before the next try
     time.sleep(0.2)  # in which none comes
 
@@ -849,7 +903,7 @@ def test_ctrl_c_of_others_is_left_alone():
     seen = []
     before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     try:
-        with interrupts_outside_llvm():
+        with safe_interrupts():
             interrupted_here()
     finally:
         signal.signal(signal.SIGINT, before)

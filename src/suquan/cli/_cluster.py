@@ -5,59 +5,38 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-import signal
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from suquan.cli._interrupts import starting_processes
+from suquan.cli._options import ClusterOptions
 from suquan.io import TableError
 from suquan.io._errors import one_line, require
 
+WISH = "--scheduler and --workers"
 CONNECT_SECONDS = 3
 WORKER_SECONDS = 10
 
 
-@dataclass(frozen=True)
-class ClusterChoice:
-    """What was asked for: an address, a number of local processes, or neither."""
-
-    scheduler: str | None = None
-    workers: int | None = None
-
-    def __bool__(self) -> bool:
-        return self.scheduler is not None or self.workers is not None
-
-    def options(self) -> list[str]:
-        """The same as options of the command line."""
-        given = {"--scheduler": self.scheduler, "--workers": self.workers}
-        return [str(part) for pair in given.items() if pair[1] is not None for part in pair]
-
-
-NO_CLUSTER = ClusterChoice()
-
-
 @contextlib.contextmanager
-def running_cluster(choice: ClusterChoice) -> Iterator[Any]:
+def running_cluster(options: ClusterOptions) -> Iterator[Any]:
     """The client of the cluster, which Dask then uses by itself; None where none was asked for.
 
     The local processes end with the context, whatever happened in it.
     """
-    if not choice:
+    if not options.has_cluster:
         yield None
         return
-    distributed = require("distributed", "dask", "--scheduler and --workers")
+    distributed = require("distributed", "dask", WISH)
     for name in ("distributed", "asyncio"):  # what matters comes as an exception
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
-        if choice.scheduler is not None:
-            client = stack.enter_context(_connected(distributed, choice.scheduler))
+        if options.scheduler is not None:
+            yield stack.enter_context(_connected(distributed, options.scheduler))
         else:
-            with _late_interrupt():
-                cluster = _local(distributed, choice.workers)
-                stack.enter_context(cluster)
-            client = stack.enter_context(distributed.Client(cluster))
-        yield client
+            with starting_processes():
+                cluster = stack.enter_context(_local(distributed, options.workers))
+            yield stack.enter_context(distributed.Client(cluster))
 
 
 def _local(distributed: Any, workers: int | None) -> Any:
@@ -65,7 +44,7 @@ def _local(distributed: Any, workers: int | None) -> Any:
 
     No process takes over the blocks of another that is busy: every pass would copy some of them.
     """
-    dask = require("dask", "dask", "--scheduler and --workers")
+    dask = require("dask", "dask", WISH)
     try:
         with dask.config.set({"distributed.scheduler.work-stealing": False}):
             return distributed.LocalCluster(
@@ -82,42 +61,8 @@ def _local(distributed: Any, workers: int | None) -> Any:
 
 
 @contextlib.contextmanager
-def _late_interrupt() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the context: processes that are half started could not be ended.
-
-    A second Ctrl-C does not wait. Processes that are started in the context never see one, as a terminal
-    would otherwise send it to all of them: this process ends them.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = []
-
-    def wait(number: int, frame: Any) -> None:
-        asked.append(number)
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, wait)
-    masks = hasattr(
-        signal, "pthread_sigmask"
-    )  # which threads and processes inherit; not on Windows
-    if masks:
-        from multiprocessing import resource_tracker
-
-        resource_tracker.ensure_running()  # before: starting it would lift the mask
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        if masks:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        signal.signal(signal.SIGINT, before)
-        if asked:
-            raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
 def _connected(distributed: Any, address: str) -> Iterator[Any]:
+    """A client of the scheduler at the address, once there are workers."""
     # What is left of a client that found no scheduler closes itself when it is collected. That must not happen
     # while another one starts: both want the same lock of distributed, and neither would ever go on.
     gc.collect()
@@ -138,13 +83,9 @@ def _connected(distributed: Any, address: str) -> Iterator[Any]:
         yield client
 
 
-@contextlib.contextmanager
-def folds_on(client: Any) -> Iterator[None]:
-    """Send the folds of a cross-validation to the cluster, if there is one."""
-    if client is None:
-        yield
-        return
+def folds_on(client: Any) -> contextlib.AbstractContextManager:
+    """Context that sends the folds of a cross-validation to the cluster, if there is one."""
     import joblib
 
-    with joblib.parallel_config(backend="dask", client=client):
-        yield
+    here = contextlib.nullcontext()
+    return here if client is None else joblib.parallel_config(backend="dask", client=client)

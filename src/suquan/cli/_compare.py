@@ -1,109 +1,78 @@
-"""``suquan compare``."""
+"""``suquan compare``: labelled samples in; tables, figures, a model and a report out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from suquan._files import replace_file
-from suquan.cli._cluster import NO_CLUSTER, ClusterChoice, folds_on, running_cluster
+from suquan.cli._cluster import folds_on, running_cluster
 from suquan.cli._fit import check_methods, fit_model, save_fitted
-from suquan.cli._inputs import LabelChoice, Problem, load_problem, make_splitter
+from suquan.cli._inputs import Problem, load_problem, make_splitter
+from suquan.cli._options import Compare, split_names
 from suquan.cli._output import Output
 from suquan.comparison import METHOD_NAMES, Comparison, compare
 from suquan.io import TableError
 
-CHECKPOINT = "checkpoint"
+# What the report says of the data, in these words.
+DATA = {
+    "table": "table",
+    "label": "label",
+    "class_counts": "classes",
+    "n_samples": "samples used",
+    "n_samples_in_table": "samples in the table",
+    "n_censored": "censored before the horizon (dropped)",
+    "n_missing_time_or_event": "without time or event (dropped)",
+    "orientation": "samples in",
+}
 
 
-def run_compare(
-    path: Path,
-    folder: Path,
-    output: Output,
-    *,
-    labels: LabelChoice,
-    methods: Sequence[str],
-    cv: tuple[int, int],
-    inner_cv: tuple[int, int],
-    samples: str,
-    layer: str | None,
-    ignore: Sequence[str],
-    ties: str,
-    missing: str,
-    n_knots: int | None,
-    alphas: int,
-    smoothnesses: int,
-    permutations: int,
-    seed: int,
-    n_jobs: int,
-    command: Sequence[str],
-    resumable: bool = True,
-    cluster: ClusterChoice = NO_CLUSTER,
-) -> None:
+def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
     """Compare, fit, and write tables, figures, the model and the report."""
+    folder, seed = options.out, options.seed
+    methods = split_names(options.methods)
     check_methods(methods, METHOD_NAMES)
     check_folder(folder)
-    problem = load_problem(
-        path, labels, output, samples=samples, layer=layer, ignore=ignore, missing=missing
-    )
-    outer, inner = make_splitter(cv, seed, problem), make_splitter(inner_cv, seed, problem)
+    problem = load_problem(options, output)
+    methods = methods or default_methods(problem)
+    outer, inner = (make_splitter(cv, seed, problem) for cv in (options.cv, options.inner_cv))
     folder.mkdir(parents=True, exist_ok=True)
-    if not methods:
-        methods = default_methods(problem)
-    n_parts = len(methods) * cv[0] * cv[1]
-    checkpoint = folder / CHECKPOINT if resumable else None
+    n_parts = len(methods) * options.cv.n_folds * options.cv.n_repeats
+    checkpoint = folder / "checkpoint" if resumable else None
     where = f", kept in {checkpoint} as they are done" if resumable else ""
     output.say(
-        f"comparing {len(methods)} methods on {cv[0]}x{cv[1]} outer folds: {n_parts} parts{where}"
+        f"comparing {len(methods)} methods on {options.cv} outer folds: {n_parts} parts{where}"
     )
-    settings: dict[str, Any] = {"ties": ties, "missing": missing, "n_knots": n_knots}
-    grids: dict[str, Any] = {"alphas": alphas, "smoothnesses": smoothnesses}
     try:
-        with running_cluster(cluster) as client, folds_on(client):
+        with running_cluster(options) as client, folds_on(client):
             result = compare(
                 problem.X,
                 problem.y,
-                methods=list(methods),
+                methods=methods,
                 outer_cv=outer,
                 inner_cv=inner,
                 scoring=problem.scoring,
-                n_jobs=n_jobs,
+                n_jobs=options.n_jobs,
                 random_state=seed,
                 checkpoint=checkpoint,
                 progress=output.shows_progress,
-                n_permutations=permutations,
-                **grids,
-                **settings,
+                n_permutations=options.permutations,
+                **options.settings(),
             )
-            model = fit_model(problem, ["crossfit"], inner_cv, seed, n_jobs, settings | grids)
+            model = fit_model(problem, ["crossfit"], options.inner_cv, options)
     except KeyboardInterrupt:
         if checkpoint is not None:
             done = len(list(checkpoint.glob("*.npz")))
             output.say(f"{done} of {n_parts} parts are kept; the same command goes on there")
         raise
     result.to_csv(folder)
-    say_comparison(output, result)
-    save_fitted(model, folder / "model.suquan", problem, inner_cv)
-    write_figures(folder / "figures", result, model)
-    report = _write_report(
-        folder / "report.html",
-        result,
-        model,
-        problem,
-        output,
-        command,
-        {
-            "methods": list(methods),
-            "outer folds": f"{cv[0]} folds, {cv[1]} times",
-            "inner folds": f"{inner_cv[0]} folds, {inner_cv[1]} times",
-            **grids,
-            **settings,
-            "seed": seed,
-        },
-    )
+    _say_comparison(output, result)
+    save_fitted(model, folder / "model.suquan", problem, options.inner_cv)
+    _write_figures(folder / "figures", result, model)
+    report = _write_report(options, methods, problem, result, model, output.warnings)
     output.say(result.verdict, strong=True)
     output.say(f"tables, figures and model: {folder}")
     output.say(f"report: {report}")
@@ -132,80 +101,66 @@ def default_methods(problem: Problem) -> list[str]:
 
 
 def _rows(table: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    columns = {name: column.tolist() for name, column in table.items()}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    columns = [column.tolist() for column in table.values()]
+    return [dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def say_comparison(output: Output, result: Comparison) -> None:
+def _say_comparison(output: Output, result: Comparison) -> None:
     """Table of the methods, the best first."""
-    summary = result.summary
-    order = np.argsort(summary["rank"], kind="stable")
-    rows = [
-        [str(summary["method"][k]), float(summary["mean"][k]), float(summary["std"][k])]
-        for k in order
-    ]
+    best_first = sorted(_rows(result.summary), key=lambda row: row["rank"])
+    rows = [[row["method"], row["mean"], row["std"]] for row in best_first]
     output.table(["method", f"mean {result.scoring}", "sd over folds"], rows)
 
 
-def write_figures(folder: Path, result: Comparison, model: Any) -> list[Path]:
+def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
     """The figures of the report as files of their own."""
     import matplotlib
+    from matplotlib.figure import Figure
 
     from suquan.plotting import ComparisonDisplay, TargetQuantileDisplay
 
+    drawings: dict[str, Any] = {"methods": partial(ComparisonDisplay.from_result, result, "box")}
+    if len(result.summary["method"]) > 1:
+        drawings["folds"] = partial(ComparisonDisplay.from_result, result, "scatter")
+    drawings["target"] = (
+        partial(TargetQuantileDisplay.from_result, result)
+        if result.targets
+        else partial(TargetQuantileDisplay.from_estimator, model)
+    )
     folder.mkdir(exist_ok=True)
-    written = []
     with matplotlib.rc_context({"svg.hashsalt": "suquan", "backend": "agg"}):
-        from matplotlib.figure import Figure
-
-        def draw(name: str, show: Any) -> None:
+        for name, draw in drawings.items():
             figure = Figure(figsize=(7, 4.5), layout="constrained")
-            show(figure.add_subplot())
-            for suffix in ("svg", "png"):
-                path = folder / f"{name}.{suffix}"
-                meta = {"Date": None} if suffix == "svg" else None
-                write = lambda f, s=suffix, m=meta: figure.savefig(f, format=s, metadata=m, dpi=150)  # noqa: E731
-                written.append(replace_file(path, write))
-
-        draw("methods", lambda ax: ComparisonDisplay.from_result(result, "box", ax=ax))
-        if len(result.summary["method"]) > 1:
-            draw("folds", lambda ax: ComparisonDisplay.from_result(result, "scatter", ax=ax))
-        if result.targets:
-            draw("target", lambda ax: TargetQuantileDisplay.from_result(result, ax=ax))
-        else:
-            draw("target", lambda ax: TargetQuantileDisplay.from_estimator(model, ax=ax))
-    return written
+            draw(ax=figure.add_subplot())
+            for kind, metadata in (("svg", {"Date": None}), ("png", None)):
+                save = partial(figure.savefig, format=kind, metadata=metadata, dpi=150)
+                replace_file(folder / f"{name}.{kind}", save)
 
 
 def _write_report(
-    path: Path,
+    options: Compare,
+    methods: list[str],
+    problem: Problem,
     result: Comparison,
     model: Any,
-    problem: Problem,
-    output: Output,
-    command: Sequence[str],
-    settings: dict[str, Any],
+    warnings: list[str],
 ) -> Path:
     from suquan.report import write_report
 
-    names = {
-        "table": "table",
-        "label": "label",
-        "class_counts": "classes",
-        "n_samples": "samples used",
-        "n_samples_in_table": "samples in the table",
-        "n_censored": "censored before the horizon (dropped)",
-        "n_missing_time_or_event": "without time or event (dropped)",
-        "orientation": "samples in",
-    }
-    told = {shown: problem.summary[key] for key, shown in names.items() if key in problem.summary}
+    told = {shown: problem.summary[key] for key, shown in DATA.items() if key in problem.summary}
     return write_report(
-        path,
+        options.out / "report.html",
         result,
         estimator=model,
         data_summary={**told, "features": problem.X.shape[1]},
-        warnings=output.warnings,
-        settings=settings,
-        command=list(command),
+        warnings=warnings,
+        settings={
+            "methods": methods,
+            "outer folds": f"{options.cv.n_folds} folds, {options.cv.n_repeats} times",
+            "inner folds": f"{options.inner_cv.n_folds} folds, {options.inner_cv.n_repeats} times",
+            **options.settings(),
+            "seed": options.seed,
+        },
+        command=options.command(),
         feature_names=problem.feature_names.tolist(),
     )

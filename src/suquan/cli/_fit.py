@@ -1,4 +1,4 @@
-"""``suquan fit``."""
+"""``suquan fit``: labelled samples in, a model file out; `compare` fits and saves its model here too."""
 
 from __future__ import annotations
 
@@ -9,68 +9,41 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from suquan.cli._block_inputs import is_array_file, load_block_problem, sample_problem
-from suquan.cli._cluster import NO_CLUSTER, ClusterChoice, folds_on, running_cluster
-from suquan.cli._inputs import LabelChoice, Problem, load_problem, make_splitter
+from suquan.cli._cluster import folds_on, running_cluster
+from suquan.cli._inputs import Problem, is_array_file, load_problem, make_splitter, sample_problem
+from suquan.cli._options import Fit, Folds, ModelOptions, split_names
 from suquan.cli._output import Output
 from suquan.io import TableError
 from suquan.linear_model import METHODS
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
 from suquan.persistence import save_model
 
-CHOOSE_SAMPLES = 5000
 
-
-def run_fit(
-    path: Path,
-    destination: Path,
-    output: Output,
-    *,
-    labels: LabelChoice,
-    methods: Sequence[str],
-    cv: tuple[int, int],
-    samples: str,
-    layer: str | None,
-    ignore: Sequence[str],
-    ties: str,
-    missing: str,
-    n_knots: int | None,
-    alphas: int,
-    smoothnesses: int,
-    seed: int,
-    n_jobs: int,
-    choose_samples: int = CHOOSE_SAMPLES,
-    cluster: ClusterChoice = NO_CLUSTER,
-) -> None:
+def run(options: Fit, output: Output) -> None:
     """Choose the penalties by cross-validation, fit to all samples, and save the model."""
-    check_destination(destination)
+    methods, cv = split_names(options.method), options.cv
+    check_destination(options.output)
     check_methods(methods, METHODS)
-    settings = {
-        "ties": ties,
-        "missing": missing,
-        "n_knots": n_knots,
-        "alphas": alphas,
-        "smoothnesses": smoothnesses,
-    }
-    tell = f"choosing among {alphas} alphas, {smoothnesses} smoothnesses by {cv[0]}x{cv[1]} folds"
-    table: dict[str, Any] = {"samples": samples, "layer": layer, "ignore": ignore}
-    if cluster or is_array_file(path):
-        with running_cluster(cluster) as client:
-            problem = load_block_problem(path, labels, output, **table)
-            some = sample_problem(problem, choose_samples, seed)
+    tell = (
+        f"choosing among {options.alphas} alphas, {options.smoothnesses} smoothnesses by {cv} folds"
+    )
+    if options.has_cluster or is_array_file(options.table):
+        with running_cluster(options) as client:
+            problem = load_problem(options, output, in_blocks=True)
+            some = sample_problem(problem, options.choose_samples, options.seed)
             output.say(f"{tell} of {len(some.y):,} samples")
             with folds_on(client):
-                model = fit_model(some, methods, cv, seed, n_jobs, settings)
-            fit_all_blocks(model, problem)
+                model = fit_model(some, methods, cv, options)
+            _fit_all_blocks(model, problem)
         output.keep(n_samples_to_choose=len(some.y))
     else:
-        problem = load_problem(path, labels, output, missing=missing, **table)
+        problem = load_problem(options, output)
         output.say(tell)
-        model = fit_model(problem, methods, cv, seed, n_jobs, settings)
-    save_fitted(model, destination, problem, cv)
-    say_model(output, model, problem)
-    output.say(f"model: {destination}")
-    output.keep(model=str(destination))
+        model = fit_model(problem, methods, cv, options)
+    save_fitted(model, options.output, problem, cv)
+    _say_model(output, model, problem)
+    output.say(f"model: {options.output}")
+    output.keep(model=str(options.output))
 
 
 def check_destination(path: Path) -> None:
@@ -88,33 +61,23 @@ def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
             raise TableError(f"unknown method {method!r}; known are {', '.join(known)}")
 
 
-def fit_model(
-    problem: Problem,
-    methods: Sequence[str],
-    cv: tuple[int, int],
-    seed: int,
-    n_jobs: int,
-    settings: dict[str, Any],
-) -> Any:
+def fit_model(problem: Problem, methods: Sequence[str], cv: Folds, options: ModelOptions) -> Any:
     """Selection estimator fitted to all samples, with feature names."""
     kind = SuquanRegressorCV if problem.is_regression else SuquanClassifierCV
     model = kind(
         method=methods[0] if len(methods) == 1 else list(methods),
-        cv=make_splitter(cv, seed, problem),
-        random_state=seed,
-        n_jobs=n_jobs,
-        **settings,
+        cv=make_splitter(cv, options.seed, problem),
+        random_state=options.seed,
+        n_jobs=options.n_jobs,
+        **options.settings(),
     )
     model.fit(problem.X, problem.y)
-    for part in (
-        model,
-        model.best_estimator_,
-    ):  # as after a fit to a data frame, without its copies
+    for part in (model, model.best_estimator_):  # as after a fit to a data frame, without copies
         part.feature_names_in_ = problem.feature_names.astype(object)
     return model
 
 
-def fit_all_blocks(model: Any, problem: Problem) -> None:
+def _fit_all_blocks(model: Any, problem: Problem) -> None:
     """Give a model that was chosen on some samples the fit to all of them, a Dask array."""
     best = clone(model.best_estimator_).fit(problem.X, problem.y)
     best.feature_names_in_ = problem.feature_names.astype(object)
@@ -123,13 +86,12 @@ def fit_all_blocks(model: Any, problem: Problem) -> None:
     vars(model).update(fitted | chosen)
 
 
-def save_fitted(model: Any, path: Path, problem: Problem, cv: tuple[int, int]) -> None:
+def save_fitted(model: Any, path: Path, problem: Problem, cv: Folds) -> None:
     """Save a model with what is known about its training."""
-    summary = {**problem.summary, "scoring": problem.scoring, "cv": f"{cv[0]}x{cv[1]}"}
-    save_model(model, path, summary=summary)
+    save_model(model, path, summary={**problem.summary, "scoring": problem.scoring, "cv": str(cv)})
 
 
-def say_model(output: Output, model: Any, problem: Problem) -> None:
+def _say_model(output: Output, model: Any, problem: Problem) -> None:
     """What was chosen and how well it did."""
     output.say(
         f"method {model.method_}, alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}: mean "

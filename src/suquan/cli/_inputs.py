@@ -1,62 +1,35 @@
-"""Tables and labels as the user gave them, made into samples and classes."""
+"""Tables and labels as the user gave them, made into samples and classes; for `fit`, `compare`, `predict`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 
+from suquan._dask.collections import compute, take_rows
+from suquan.cli._options import Folds, LabelOptions, ModelOptions, TableOptions
 from suquan.cli._output import Output
 from suquan.io import (
+    BlockTable,
     LabelTable,
     Table,
     TableError,
+    open_block_table,
     read_labels,
     read_table,
     select_labels,
     select_numbers,
     survival_labels,
 )
+from suquan.io._kinds import ARRAYS
 
 MOST_CLASSES = 20
+SAMPLE_BYTES = 1 << 30
 FREE_KINDS = ("csv", "tsv", "parquet")  # the others have a place of their own for the samples
-
-
-@dataclass(frozen=True)
-class LabelChoice:
-    """Where the labels come from and what they mean."""
-
-    file: Path | None = None
-    column: str | None = None
-    positive: str | None = None
-    time: str | None = None
-    event: str | None = None
-    horizon: float | None = None
-    sample_column: str | None = None
-    task: str = "classification"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns that are read."""
-        return tuple(name for name in (self.column, self.time, self.event) if name is not None)
-
-    def options(self) -> list[str]:
-        """The same as options of the command line."""
-        given = {
-            "--labels": self.file,
-            "--label": self.column,
-            "--positive": self.positive,
-            "--time": self.time,
-            "--event": self.event,
-            "--horizon": self.horizon,
-            "--sample-column": self.sample_column,
-        }
-        parts = [str(part) for pair in given.items() if pair[1] is not None for part in pair]
-        return parts + (["--task", self.task] if self.task != "classification" else [])
 
 
 @dataclass(frozen=True)
@@ -69,6 +42,7 @@ class Problem:
     y : ndarray of shape (n_samples,)
         Numbers in regression; 0 and 1 where a positive value or a horizon was given; otherwise the
         labels themselves.
+    feature_names : ndarray of shape (n_features,) of str
     class_names : list of str
         What the sorted values of y stand for; the second of two is the positive one.
     summary : dict
@@ -77,10 +51,9 @@ class Problem:
 
     X: Any
     y: np.ndarray
-    sample_names: np.ndarray
     feature_names: np.ndarray
     class_names: list[str]
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any]
 
     @property
     def is_regression(self) -> bool:
@@ -95,103 +68,162 @@ class Problem:
         return "roc_auc" if len(self.class_names) == 2 else "roc_auc_ovr"
 
 
-def load_problem(
-    path: Path,
-    choice: LabelChoice,
-    output: Output,
-    *,
-    samples: str,
-    layer: str | None,
-    ignore: Sequence[str],
-    missing: str,
-) -> Problem:
-    """Read the table and the labels, match them by name, and say what was found."""
-    table, source = _read(path, choice, samples, layer, ignore)
-    origin = f"by the names in {choice.file}" if choice.file and samples == "auto" else ""
-    say_orientation(output, path, table, samples, origin)
-    keep, y, names, summary = find_labels(source, table, choice, output)
-    if missing == "error":
+# -- tables -----------------------------------------------------------------------------------------
+
+
+def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = False) -> Problem:
+    """Read the table and the labels, match them by name, and say what was found.
+
+    With `in_blocks` the values stay in the file: X is a Dask array.
+    """
+    path = options.table
+    source = None
+    if options.labels is not None:
+        source = read_labels(options.labels, sample_column=options.sample_column)
+    own = options.label_columns if source is None else ()
+    values: Any
+    if in_blocks:
+        blocks = open_samples(path, options, own)
+        say_blocks(output, path, blocks)
+        values, features, orientation = blocks.values, blocks.column_names, "rows"
+        # The names and labels without the values.
+        names = blocks.sample_names_of(0, blocks.n_samples)
+        table = Table(
+            np.empty((len(names), 0)), names, np.array([]), blocks.labels, kind=blocks.kind
+        )
+    else:
+        table = read_table(
+            path,
+            samples=options.samples,
+            sample_names=None if source is None else source.sample_names,
+            label_columns=own,
+            ignore_columns=options.ignore or (),
+            layer=options.layer,
+        )
+        values, features, orientation = table.values, table.feature_names, table.orientation
+        _say_orientation(output, options, table)
+    keep, y, class_names, found = find_labels(source or table, table.sample_names, options, output)
+    if options.missing == "error" and not in_blocks:
         _refuse_gaps(table, keep)
-    X = table.values if keep.all() else table.values[keep]
     summary = {
         "table": path.name,
-        "orientation": table.orientation,
+        "orientation": orientation,
         "n_samples": int(keep.sum()),
         "n_samples_in_table": table.n_samples,
-        **summary,
+        **found,
     }
-    kept = table.sample_names[keep]
-    return Problem(X, y, kept, table.feature_names, names, summary)
+    if not keep.all():
+        values = take_rows(values, keep) if in_blocks else values[keep]
+    return Problem(values, y, features, class_names, summary)
 
 
-def say_orientation(output: Output, path: Path, table: Table, samples: str, origin: str) -> None:
+def _say_orientation(output: Output, options: ModelOptions, table: Table) -> None:
     """Tell where the samples lie, and who said so."""
     if table.kind not in FREE_KINDS:
         how = f"as in every {table.kind} file"
-    elif samples == "auto":
-        how = f"chosen {origin or 'by the kind of the file'}; --samples overrides"
-    else:
+    elif options.samples != "auto":
         how = "as given"
+    else:
+        names = f"names in {options.labels}" if options.labels else "column of labels"
+        how = f"chosen by the {names}; --samples overrides"
     output.say(
-        f"{path.name}: {table.n_samples:,} samples in {table.orientation} ({how}), "
+        f"{options.table.name}: {table.n_samples:,} samples in {table.orientation} ({how}), "
         f"{table.n_features:,} features"
     )
     output.keep(orientation=table.orientation)
 
 
-def _read(
-    path: Path, choice: LabelChoice, samples: str, layer: str | None, ignore: Sequence[str]
-) -> tuple[Table, LabelTable | Table]:
-    """The table, and the source of its labels."""
-    if choice.file is None:
-        table = read_table(
-            path, samples=samples, label_columns=choice.columns, ignore_columns=ignore, layer=layer
+def is_array_file(path: Path) -> bool:
+    """Whether the file can be opened in blocks only."""
+    return path.suffix.lower() in ARRAYS
+
+
+def open_samples(
+    path: Path,
+    options: TableOptions,
+    labels: Sequence[str] = (),
+    *,
+    samples: str = "auto",
+    rows_per_block: int | None = None,
+) -> BlockTable:
+    """Open a table in blocks of samples, which must lie in rows; `samples` overrides the option."""
+    if "columns" in (samples, options.samples):
+        raise TableError(
+            f"{path}: with samples in columns no block of samples can be read; write the table with samples in "
+            "rows, as .parquet, .h5ad or .zarr"
         )
-        return table, table
-    labels = read_labels(choice.file, sample_column=choice.sample_column)
-    table = read_table(
-        path, samples=samples, sample_names=labels.sample_names, ignore_columns=ignore, layer=layer
+    return open_block_table(
+        path,
+        options.layer,
+        rows_per_block,
+        label_columns=labels,
+        ignore_columns=options.ignore or (),
     )
-    return table, labels
+
+
+def say_blocks(output: Output, path: Path, table: BlockTable) -> None:
+    """Tell what was opened."""
+    n_blocks = table.values.numblocks[0]
+    output.say(
+        f"{path.name}: {table.n_samples:,} samples in rows (blocks hold samples), {table.n_features:,} "
+        f"features, {n_blocks:,} block{'s' * (n_blocks > 1)}"
+    )
+    output.keep(orientation="rows", n_blocks=n_blocks)
+
+
+def sample_problem(problem: Problem, n_rows: int, seed: int) -> Problem:
+    """At most `n_rows` samples at random, in memory: in all, no more than a GiB."""
+    n_samples, n_features = problem.X.shape
+    most = max(1, SAMPLE_BYTES // (n_features * problem.X.dtype.itemsize))
+    n_rows = min(n_rows, n_samples, most)
+    keep = np.zeros(n_samples, dtype=bool)
+    keep[np.random.default_rng(seed).choice(n_samples, n_rows, replace=False)] = True
+    (X,) = compute(take_rows(problem.X, keep), blocks_of=problem.X)
+    return replace(problem, X=X, y=problem.y[keep])
+
+
+# -- labels -----------------------------------------------------------------------------------------
 
 
 def find_labels(
-    source: LabelTable | Table, table: Table, choice: LabelChoice, output: Output
+    source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
 ) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
     """Which samples are used, their labels, the names of the classes, and what to record."""
-    if choice.horizon is not None:
-        return _survival(source, table, choice, output)
-    assert choice.column is not None
-    names = table.sample_names
-    if choice.task == "regression":
-        values = select_numbers(source, choice.column, sample_names=names)
+    if options.task == "regression":
+        values = select_numbers(source, str(options.label), sample_names=names)
         keep = ~np.isnan(values)
         if not keep.any():
             raise TableError(
-                f"no sample of the table has a value in {choice.column!r}; check the names"
+                f"no sample of the table has a value in {options.label!r}; check the names"
             )
-        output.say(f"{keep.sum():,} of {len(keep):,} samples have a value in {choice.column!r}")
-        return keep, values[keep], [], {"label": choice.column}
-    selected = select_labels(source, choice.column, sample_names=names, positive=choice.positive)
+        output.say(f"{keep.sum():,} of {len(keep):,} samples have a value in {options.label!r}")
+        return keep, values[keep], [], {"label": options.label}
+    find = _find_classes if options.horizon is None else _find_survival
+    keep, y, class_names, summary = find(source, names, options, output)
+    _, n_each = np.unique(y, return_counts=True)
+    counts = dict(zip(class_names, n_each.tolist(), strict=True))
+    told = ", ".join(f"{name}: {count:,}" for name, count in counts.items())
+    extra = f"; a high score speaks for {class_names[1]}" if len(counts) == 2 else ""
+    output.say(f"classes {told}{extra}")
+    return keep, y, class_names, {**summary, "class_names": class_names, "class_counts": counts}
+
+
+def _find_classes(
+    source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
+) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
+    """Classes by the values of one column."""
+    column, positive = str(options.label), options.positive
+    selected = select_labels(source, column, sample_names=names, positive=positive)
     output.say(selected.report)
-    y = selected.y if choice.positive is not None else _as_classes(selected.y, choice.column)
-    values = np.unique(y)
-    if len(values) < 2:
-        raise TableError(
-            f"every label in {choice.column!r} is {str(values[0])!r}; two classes are needed"
-        )
-    class_names = [str(value) for value in values]
-    if choice.positive is not None:
-        others = np.unique(_column(source, choice.column, names[selected.keep])[selected.y == 0])
-        single = f"{others[0]}" if len(others) == 1 else f"not {choice.positive}"
-        class_names = [single, choice.positive]
-    counts = _say_classes(output, y, class_names)
-    summary = {"label": choice.column, "class_names": class_names, "class_counts": counts}
-    return selected.keep, y, class_names, summary
-
-
-def _column(source: LabelTable | Table, column: str, names: np.ndarray) -> np.ndarray:
-    return select_labels(source, column, sample_names=names).y
+    y = selected.y if positive is not None else _as_classes(selected.y, column)
+    class_names = [str(value) for value in np.unique(y)]
+    if len(class_names) < 2:
+        raise TableError(f"every label in {column!r} is {class_names[0]!r}; two classes are needed")
+    if positive is not None:
+        words = select_labels(source, column, sample_names=names[selected.keep]).y
+        others = np.unique(words[y == 0])
+        class_names = [str(others[0]) if len(others) == 1 else f"not {positive}", positive]
+    return selected.keep, y, class_names, {"label": column}
 
 
 def _as_classes(y: np.ndarray, column: str) -> np.ndarray:
@@ -212,45 +244,26 @@ def _as_classes(y: np.ndarray, column: str) -> np.ndarray:
     return y.astype(str)
 
 
-def _say_classes(output: Output, y: np.ndarray, names: list[str]) -> dict[str, int]:
-    _, counts = np.unique(y, return_counts=True)
-    counted = dict(zip(names, counts.tolist(), strict=True))
-    told = ", ".join(f"{name}: {count:,}" for name, count in counted.items())
-    extra = f"; a high score speaks for {names[1]}" if len(names) == 2 else ""
-    output.say(f"classes {told}{extra}")
-    return counted
-
-
-def _survival(
-    source: LabelTable | Table, table: Table, choice: LabelChoice, output: Output
+def _find_survival(
+    source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
 ) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
-    assert choice.time is not None
-    assert choice.event is not None
-    assert choice.horizon is not None
-    names = table.sample_names
-    labels = survival_labels(
-        select_numbers(source, choice.time, sample_names=names),
-        select_numbers(source, choice.event, sample_names=names),
-        choice.horizon,
-    )
-    output.say(f"horizon {choice.horizon:g}: {labels.report}")
+    """Two classes: event within the horizon, or event-free beyond it."""
+    time, event, horizon = str(options.time), str(options.event), float(options.horizon or 0)
+    times, events = (select_numbers(source, c, sample_names=names) for c in (time, event))
+    labels = survival_labels(times, events, horizon)
+    output.say(f"horizon {horizon:g}: {labels.report}")
     if min(labels.n_event, labels.n_event_free) == 0:
         raise TableError(
-            f"at the horizon {choice.horizon:g} there are {labels.n_event} samples with an event and "
-            f"{labels.n_event_free} without; both are needed. Choose another horizon, in the unit of "
-            f"{choice.time!r}"
+            f"at the horizon {horizon:g} there are {labels.n_event} samples with an event and "
+            f"{labels.n_event_free} without; both are needed. Choose another horizon, in the unit of {time!r}"
         )
-    class_names = [f"no {choice.event}", choice.event]
-    counts = _say_classes(output, labels.y, class_names)
     summary = {
-        "label": f"{choice.event} within {choice.horizon:g} of {choice.time}",
-        "class_names": class_names,
-        "class_counts": counts,
-        "horizon": choice.horizon,
+        "label": f"{event} within {horizon:g} of {time}",
+        "horizon": horizon,
         "n_censored": labels.n_censored,
         "n_missing_time_or_event": labels.n_missing,
     }
-    return labels.keep, labels.y, class_names, summary
+    return labels.keep, labels.y, [f"no {event}", event], summary
 
 
 def _refuse_gaps(table: Table, keep: np.ndarray) -> None:
@@ -264,9 +277,9 @@ def _refuse_gaps(table: Table, keep: np.ndarray) -> None:
         )
 
 
-def make_splitter(cv: tuple[int, int], seed: int, problem: Problem) -> Any:
+def make_splitter(cv: Folds, seed: int, problem: Problem) -> Any:
     """Repeated folds, stratified for classes; None for the default of the library."""
-    n_splits, n_repeats = cv
+    n_splits = cv.n_folds
     if not problem.is_regression:
         values, counts = np.unique(problem.y, return_counts=True)
         if counts.min() < n_splits:
@@ -280,4 +293,4 @@ def make_splitter(cv: tuple[int, int], seed: int, problem: Problem) -> Any:
             f"{len(problem.y)} samples are too few for {n_splits} folds; give --cv 2x5"
         )
     kind = RepeatedKFold if problem.is_regression else RepeatedStratifiedKFold
-    return kind(n_splits=n_splits, n_repeats=n_repeats, random_state=seed)
+    return kind(n_splits=n_splits, n_repeats=cv.n_repeats, random_state=seed)

@@ -1,12 +1,12 @@
-"""``suquan inspect``."""
+"""``suquan inspect``: a model file in, what it holds as lines and tables out."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from suquan.cli._options import Inspect
 from suquan.cli._output import Output, number
 from suquan.cli._predict import class_names
 from suquan.persistence import ModelFile, read_model
@@ -15,11 +15,11 @@ from suquan.targets import NAMED, make_target_quantiles
 HIDDEN = {"class_names", "class_counts"}  # told in a line of their own
 
 
-def run_inspect(path: Path, output: Output, *, n_top: int) -> None:
+def run(options: Inspect, output: Output) -> None:
     """Show what a model file holds."""
-    file = read_model(path)
+    file = read_model(options.model)
     model = file.estimator
-    output.say(f"{path}: {type(model).__name__}", strong=True)
+    output.say(f"{options.model}: {type(model).__name__}", strong=True)
     output.say("written by " + ", ".join(f"{name} {v}" for name, v in file.versions.items()))
     names = class_names(file)
     counts = file.summary.get("class_counts", {})
@@ -37,10 +37,10 @@ def run_inspect(path: Path, output: Output, *, n_top: int) -> None:
         f"target: {len(model.target_quantiles_):,} values, nearest to the {nearest[0]} distribution "
         f"(root mean square distance {nearest[1]:.3f}, its own size being 1)"
     )
-    top = top_features(model, n_top)
+    top = top_features(model, options.top)
     if top:
-        columns = ["feature", *_weight_names(names), "share of all"]
-        output.table(columns, top, title="largest weights")
+        weights = ["weight"] if len(names) <= 2 else [f"weight {name}" for name in names]
+        output.table(["feature", *weights, "share of all"], top, title="largest weights")
     for note in file.notes:
         output.say(f"note: {note}")
     output.keep(**_as_json(file, names, nearest, top))
@@ -51,24 +51,16 @@ def _with_count(name: str, counts: Any) -> str:
     return f"{name} ({count:,} samples)" if isinstance(count, int) else name
 
 
-def _weight_names(names: list[str]) -> list[str]:
-    return ["weight"] if len(names) <= 2 else [f"weight {name}" for name in names]
-
-
 def nearest_target(f: np.ndarray) -> tuple[str, float]:
-    """Named target that is nearest, all of mean 0 and mean square 1."""
-    f = _standardized(f)
-    distances = {
-        name: float(np.sqrt(np.mean((f - _standardized(make_target_quantiles(name, len(f)))) ** 2)))
-        for name in NAMED
-    }
+    """Named target that is nearest, and its distance, all of mean 0 and mean square 1."""
+
+    def standard(values: np.ndarray) -> np.ndarray:
+        centred = values - values.mean()
+        return centred / (np.sqrt(np.mean(centred**2)) or 1.0)
+
+    named = {name: standard(make_target_quantiles(name, len(f))) for name in NAMED}
+    distances = {name: float(np.sqrt(np.mean((standard(f) - g) ** 2))) for name, g in named.items()}
     return min(distances.items(), key=lambda item: item[1])
-
-
-def _standardized(f: np.ndarray) -> np.ndarray:
-    centred = f - f.mean()
-    size = float(np.sqrt(np.mean(centred**2)))
-    return centred / size if size > 0 else centred
 
 
 def top_features(model: Any, n_top: int) -> list[list[Any]]:

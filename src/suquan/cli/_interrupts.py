@@ -1,57 +1,51 @@
-"""Ctrl-C, while LLVM is at work too."""
+"""Ctrl-C at moments when it would be lost, or leave processes behind; used by every command."""
 
 from __future__ import annotations
 
-import _thread
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_WAIT = 0.05  # seconds until a Ctrl-C that came at the wrong time is tried again
+RETRY = 0.05  # seconds until a Ctrl-C that came at the wrong time is tried again
+_starting = False  # whether processes are being started
 
 
 @contextmanager
-def interrupts_outside_llvm() -> Iterator[None]:
-    """Let Ctrl-C wait while LLVM compiles or loads a kernel.
+def safe_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait while LLVM compiles or loads a kernel, and while :func:`starting_processes`.
 
-    It calls Python back meanwhile, and an exception raised in such a call is printed and lost: the command
-    would go on. Does nothing in other threads, and where Ctrl-C is ignored or has a handler of its own.
+    LLVM calls Python back, and an exception raised in such a call is printed and lost: the command would go
+    on. A second Ctrl-C does not wait for processes. Does nothing in other threads, on Windows, and where
+    Ctrl-C is ignored or has a handler of its own.
     """
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if not (usual and is_main and hasattr(signal, "setitimer")):
         yield
         return
-    waiting: list[threading.Timer] = []
+    n_asked, waiting = 0, False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        waiting.clear()
-        if not _is_in_llvm(frame):
+        nonlocal n_asked, waiting
+        n_asked += number == signal.SIGINT
+        waiting = _is_in_llvm(frame) or (_starting and n_asked < 2)
+        if not waiting:
             raise KeyboardInterrupt
-        timer = threading.Timer(_WAIT, _interrupt_main_thread)
-        timer.daemon = True
-        waiting.append(timer)
-        timer.start()
+        signal.setitimer(signal.ITIMER_REAL, RETRY)  # then SIGALRM comes here
 
+    before = signal.signal(signal.SIGALRM, interrupt)
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        for timer in waiting:
-            timer.cancel()
+        if waiting:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     if waiting:
         raise KeyboardInterrupt
-
-
-def _interrupt_main_thread() -> None:
-    """As Ctrl-C does: with a signal, where there are signals, as that wakes a thread that sleeps or waits."""
-    main = threading.main_thread().ident
-    if main is not None and hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(main, signal.SIGINT)
-    else:
-        _thread.interrupt_main()
 
 
 def _is_in_llvm(frame: FrameType | None) -> bool:
@@ -61,3 +55,25 @@ def _is_in_llvm(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+@contextmanager
+def starting_processes() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the context: processes that are half started could not be ended.
+
+    A terminal sends Ctrl-C to all processes. Those that are started here never see it: this one ends them.
+    """
+    global _starting
+    masks = hasattr(signal, "pthread_sigmask")  # threads and processes inherit it; not on Windows
+    if masks:
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()  # before: starting it would lift the mask
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    _starting = True
+    try:
+        yield
+    finally:
+        _starting = False
+        if masks:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

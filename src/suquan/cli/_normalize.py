@@ -1,20 +1,20 @@
-"""``suquan normalize``."""
+"""``suquan normalize``: a table in, a table of the same shape out, both in files."""
 
 from __future__ import annotations
 
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from suquan._dask.collections import compute, map_row_blocks
-from suquan.cli._block_inputs import is_array_file, open_samples
-from suquan.cli._cluster import NO_CLUSTER, ClusterChoice, running_cluster
+from suquan._dask.collections import compute
+from suquan.cli._cluster import running_cluster
+from suquan.cli._inputs import is_array_file, open_samples
+from suquan.cli._options import Normalize
+from suquan.cli._orientation import find_samples
 from suquan.cli._output import Output
 from suquan.io import TableError, write_blocks
 from suquan.io.blocks import check_block_destination
@@ -23,115 +23,95 @@ from suquan.preprocessing import QuantileNormalizer
 from suquan.streaming import NormalizedFile, normalize_file
 from suquan.targets import LEARNED, NAMED, make_target_quantiles
 
+CLEAR_LINE = "\r\x1b[2K"
 
-def run_normalize(
-    source: Path,
-    destination: Path,
-    output: Output,
-    *,
-    target: str,
-    ties: str,
-    missing: str,
-    samples: str,
-    layer: str | None,
-    labels: Sequence[str],
-    ignore: Sequence[str],
-    block_samples: int | None,
-    n_jobs: int,
-    cluster: ClusterChoice = NO_CLUSTER,
-) -> None:
+
+def run(options: Normalize, output: Output) -> None:
     """Normalise a table block by block, on a cluster where one is asked for."""
-    values = resolve_target_option(target)
-    options: dict[str, Any] = {
-        "ties": ties,
-        "missing": missing,
-        "samples": samples,
-        "layer": layer,
-        "label_columns": labels,
-        "ignore_columns": ignore,
-        "rows_per_block": block_samples,
-    }
-    if cluster or is_array_file(source) or is_array_file(destination):
-        done = _normalize_blocks(source, destination, values, cluster, **options)
+    source, destination = options.table, options.output
+    target = resolve_target_option(options.target)
+    samples, why = find_samples(source, options.samples, labels=options.label or ())
+    if options.has_cluster or is_array_file(source) or is_array_file(destination):
+        done = _normalize_blocks(options, target, samples)
     else:
-        with _progress(output) as show:
-            done = normalize_file(
-                source, destination, values, n_jobs=n_jobs, progress=show, **options
-            )
-    if not isinstance(values, str) and len(values) != done.n_features:
+        done = _normalize_here(options, target, samples, output)
+    if not isinstance(target, str) and len(target) != done.n_features:
         output.say(
-            f"the target of {len(values):,} values was interpolated to the {done.n_features:,} features"
+            f"the target of {len(target):,} values was interpolated to the {done.n_features:,} features"
         )
     gaps = f"; {done.n_missing:,} missing values stayed missing" if done.n_missing else ""
-    how = "as given" if samples != "auto" else "chosen by the kind of the file; --samples overrides"
+    how = "as given" if options.samples != "auto" else f"{why}; --samples overrides"
     output.say(
         f"{source.name}: {done.n_samples:,} samples in {done.orientation} ({how}), "
         f"{done.n_features:,} features{gaps}"
     )
-    if samples == "auto" and done.orientation == "rows" and done.n_samples > 5 * done.n_features:
-        output.warn(
-            f"{done.n_samples:,} rows were taken for samples, {done.n_features:,} columns for features; if it "
-            "is the other way round, run again with --samples columns"
-        )
-    output.say(f"normalised to {target}, ties by the rule {ties!r}: {destination}")
+    output.say(f"normalised to {options.target}, ties by the rule {options.ties!r}: {destination}")
     output.keep(
         output=str(destination),
         n_samples=done.n_samples,
         n_features=done.n_features,
         n_missing=done.n_missing,
         orientation=done.orientation,
-        target=target,
-        ties=ties,
+        target=options.target,
+        ties=options.ties,
         n_passes=done.n_passes,
     )
 
 
-def _normalize_blocks(
-    source: Path,
-    destination: Path,
-    target: Any,
-    cluster: ClusterChoice,
-    *,
-    ties: str,
-    missing: str,
-    samples: str,
-    layer: str | None,
-    label_columns: Sequence[str],
-    ignore_columns: Sequence[str],
-    rows_per_block: int | None,
+def _normalize_here(
+    options: Normalize, target: Any, samples: str, output: Output
 ) -> NormalizedFile:
+    """In this process, from one file into the other; on a terminal, counts on one line that is cleared."""
+
+    def show(what: str, count: int) -> None:
+        sys.stderr.write(f"{CLEAR_LINE}{what}: {count:,} samples")
+        sys.stderr.flush()
+
+    counts = output.shows_progress and sys.stderr.isatty()
+    try:
+        return normalize_file(
+            options.table,
+            options.output,
+            target,
+            ties=options.ties,
+            missing=options.missing,
+            samples=samples,
+            layer=options.layer,
+            label_columns=options.label or (),
+            ignore_columns=options.ignore or (),
+            rows_per_block=options.block_samples,
+            n_jobs=options.n_jobs,
+            progress=show if counts else None,
+        )
+    finally:
+        if counts:
+            sys.stderr.write(CLEAR_LINE)
+            sys.stderr.flush()
+
+
+def _normalize_blocks(options: Normalize, target: Any, samples: str) -> NormalizedFile:
     """The same on Dask arrays: the blocks are read, normalised and, as arrays, written by the workers."""
-    check_block_destination(destination)
+    check_block_destination(options.output)
     table = open_samples(
-        source,
+        options.table,
+        options,
+        options.label or (),
         samples=samples,
-        layer=layer,
-        labels=label_columns,
-        ignore=ignore_columns,
-        rows_per_block=rows_per_block,
+        rows_per_block=options.block_samples,
     )
     learns = isinstance(target, str) and target in LEARNED
     if not learns:
         target = make_target_quantiles(target, table.n_features)
-    normalizer = QuantileNormalizer(target, ties=ties, missing=missing)
-    with running_cluster(cluster):
+    normalizer = QuantileNormalizer(target, ties=options.ties, missing=options.missing)
+    with running_cluster(options):
         n_missing = 0
-        if missing == "ignore":
-            (n_missing,) = compute(_count_gaps(table.values), blocks_of=table.values)
+        if options.missing == "ignore":
+            (n_missing,) = compute(np.isnan(table.values).sum(), blocks_of=table.values)
         normalised = normalizer.fit_transform(table.values)
-        write_blocks(replace(table, values=normalised), destination)
-    n_passes = (2 if learns else 1) + (missing == "ignore")
+        write_blocks(replace(table, values=normalised), options.output)
+    n_passes = (2 if learns else 1) + (options.missing == "ignore")
     f = normalizer.target_quantiles_
     return NormalizedFile(table.n_samples, len(f), int(n_missing), f, "rows", n_passes)
-
-
-def _count_gaps(X: Any) -> Any:
-    counts = map_row_blocks(_gaps, X, dtype=np.int64, width=1, rows_out=(1,) * X.numblocks[0])
-    return counts.sum()
-
-
-def _gaps(block: np.ndarray, where: Any) -> np.ndarray:
-    return np.array([[np.isnan(block).sum()]])
 
 
 def resolve_target_option(target: str) -> Any:
@@ -160,21 +140,3 @@ def resolve_target_option(target: str) -> Any:
             f"{path}: wanted one number per line; got shape {getattr(values, 'shape', None)}"
         )
     return values
-
-
-@contextmanager
-def _progress(output: Output) -> Iterator[Callable[[str, int], None] | None]:
-    """Counts on one line of a terminal, which is cleared in the end."""
-    if not (output.shows_progress and sys.stderr.isatty()):
-        yield None
-        return
-
-    def show(what: str, count: int) -> None:
-        sys.stderr.write(f"\r\x1b[2K{what}: {count:,} samples")
-        sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()

@@ -1,4 +1,8 @@
-"""What the commands say: lines and tables for people, one JSON object for machines, errors in one line."""
+"""What the commands say: lines and tables for people, one JSON object for machines, errors in one line.
+
+`suquan.cli._app` runs every command inside `running`, which gives it an `Output` to say things with and turns
+whatever goes wrong into an exit code.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,19 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from suquan.cli._interrupts import interrupts_outside_llvm
+from suquan.cli import INSTALL
+from suquan.cli._interrupts import safe_interrupts
 
-INTERRUPTED = 130
+if TYPE_CHECKING:
+    from suquan.cli._options import Options
+
+MISTAKE, BUG, INTERRUPTED = 1, 70, 130
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 a mistake in what was given, 2 wrong usage, 70 a bug in suquan, "
+    "130 interrupted."
+)
 DEBUG = "SUQUAN_DEBUG"
 
 
@@ -33,17 +45,16 @@ class Output:
         Only errors.
     as_json : bool
         At the end, one JSON object on standard output.
-    keep_stdout : bool
-        Lines go to standard error, because standard output is for results alone; so with `as_json`.
+    to_stderr : bool
+        Lines go to standard error, because standard output is for results alone.
     """
 
     def __init__(
-        self, command: str, *, quiet: bool = False, as_json: bool = False, keep_stdout: bool = False
+        self, command: str, *, quiet: bool = False, as_json: bool = False, to_stderr: bool = False
     ) -> None:
-        self._to_stderr = as_json or keep_stdout
+        self._to_stderr = to_stderr
         self.command = command
-        self.quiet = quiet
-        self.as_json = as_json
+        self.quiet, self.as_json = quiet, as_json
         self.results: dict[str, Any] = {}
         self.warnings: list[str] = []
 
@@ -52,18 +63,15 @@ class Output:
         """Whether long work should say how far it is."""
         return not self.quiet
 
-    def _console(self, *, error: bool = False) -> Any:
+    def _print(self, thing: Any, *, error: bool, style: str | None = None) -> None:
         from rich.console import Console
 
         # Made anew for each line: standard output may have been redirected since. Lines are not cut where
-        # they do not go to a terminal.
+        # they do not go to a terminal, and a terminal folds them.
         stream = sys.stderr if error else sys.stdout
         width = None if stream.isatty() else 10_000
-        return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-
-    def _print(self, thing: Any, *, error: bool = False, **style: Any) -> None:
-        # Text has no markup, and a terminal folds it at words.
-        self._console(error=error).print(thing, soft_wrap=True, **style)
+        console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+        console.print(thing, style=style, soft_wrap=isinstance(thing, str))
 
     def say(self, line: Any, *, strong: bool = False) -> None:
         """Tell people a line."""
@@ -82,16 +90,15 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=None)
-        cells = [[number(cell) for cell in row] for row in rows]
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for k, column in enumerate(columns):
             numeric = all(isinstance(row[k], int | float) for row in rows)
             shown.add_column(safe(column), justify="right" if numeric else "left", no_wrap=numeric)
-        for row in cells:
-            shown.add_row(*(Text(safe(cell)) for cell in row))
+        for row in rows:
+            shown.add_row(*(Text(safe(number(cell))) for cell in row))
         if title:
             self.say(title, strong=True)
-        self._console(error=self._to_stderr).print(shown)
+        self._print(shown, error=self._to_stderr)
 
     def warn(self, text: Any) -> None:
         """Warn once of each thing."""
@@ -132,13 +139,10 @@ def jsonable(value: Any) -> Any:
 
 
 @contextmanager
-def running(
-    command: str, *, quiet: bool, as_json: bool, keep_stdout: bool = False
-) -> Iterator[Output]:
+def running(command: str, options: Options) -> Iterator[Output]:
     """Run a command: show warnings as lines, and turn what goes wrong into one line and an exit code."""
-    import typer
-
-    output = Output(command, quiet=quiet, as_json=as_json, keep_stdout=keep_stdout)
+    quiet, as_json = options.quiet, options.as_json
+    output = Output(command, quiet=quiet, as_json=as_json, to_stderr=options.prints_results)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -147,40 +151,32 @@ def running(
         # Processes that do single folds stay silent; the fit to all samples speaks for itself.
         os.environ.setdefault("PYTHONWARNINGS", "ignore")
         try:
-            with interrupts_outside_llvm():
+            with safe_interrupts():
                 yield output
                 output.finish()
         except KeyboardInterrupt:
             print(f"suquan {command}: interrupted", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
-        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            sys.exit(INTERRUPTED)
+        except Exception as error:
+            # The program around the commands ends quietly where a pipe was closed.
             if isinstance(error, BrokenPipeError) or os.environ.get(DEBUG):
                 raise
-            print(f"suquan {command}: {explain(error)}", file=sys.stderr)
-            raise typer.Exit(1) from error
-        except RuntimeError as error:
-            if os.environ.get(DEBUG) or not _is_of_the_cluster(error):
-                raise
-            print(f"suquan {command}: {explain(error)}", file=sys.stderr)
-            raise typer.Exit(1) from error
+            code, line = explain(error)
+            print(f"suquan {command}: {safe(line)}", file=sys.stderr)
+            sys.exit(code)
 
 
-def _is_of_the_cluster(error: RuntimeError) -> bool:
-    # Not imported at the top: `suquan --help` need not wait for NumPy.
-    from suquan._dask._common import DaskConnectionError
-
-    return isinstance(error, DaskConnectionError)
-
-
-def explain(error: BaseException) -> str:
-    """One line: what was wanted, what came, what to do."""
+def explain(error: Exception) -> tuple[int, str]:
+    """Exit code and one line: what was wanted, what came, what to do; or that it is a bug."""
     if isinstance(error, MemoryError):
-        return "memory is full; use a smaller table, or fewer processes (--n-jobs 1)."
+        return MISTAKE, "memory is full; use a smaller table, or fewer processes (--n-jobs 1)."
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
-        return safe(f"{where}{error.strerror}; check the path and the permissions.")
-    if isinstance(error, ImportError):
-        from suquan.cli import INSTALL
-
-        return safe(f"{error.name or error} is not installed; run: {INSTALL}")
-    return safe(error)
+        return MISTAKE, f"{where}{error.strerror}; check the path and the permissions."
+    if isinstance(error, ImportError) and not (error.name or "suquan").startswith("suquan"):
+        return MISTAKE, f"{error.name} is not installed; run: {INSTALL}"
+    # Checks of what was given raise ValueError, TableError among them. A cluster may be lost at any time.
+    if isinstance(error, ValueError | OSError) or type(error).__name__ == "DaskConnectionError":
+        return MISTAKE, str(error)
+    told = f"{type(error).__name__}: {error}"
+    return BUG, f"this is a bug in suquan ({told}); please report it with what {DEBUG}=1 shows."

@@ -8,8 +8,9 @@ import json
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from joblib import Parallel, delayed, effective_n_jobs
 
 from suquan._progress import Progress
+from suquan.cli._options import Reproduce
 from suquan.cli._output import Output
 
 _PACKAGE = "suquan.experiments"
@@ -45,42 +47,33 @@ def load_experiments() -> ModuleType:
     return package
 
 
-def run_reproduce(
-    name: str,
-    output: Output,
-    *,
-    protocol: str,
-    folder: Path | None,
-    data: Path | None,
-    resume: bool,
-    stage: str,
-    changes: Sequence[str],
-    n_jobs: int,
-) -> None:
+def run(options: Reproduce, output: Output) -> None:
     """Run the stages of one experiment: parts, tables, figures and report."""
-    experiments = load_experiments()
+    name, protocol, data = options.experiment, str(options.protocol), options.data
+    experiment = load_experiments().load(name)
     stages = importlib.import_module(f"{_PACKAGE}.stages")
-    experiment = experiments.load(name)
-    folder = Path(f"{name}-{protocol}") if folder is None else folder
+    folder = options.out or Path(f"{name}-{protocol}")
     if data is not None and not data.exists():
         raise ValueError(f"{data} does not exist; give the folder with the data with --data.")
-    if stage in ("all", "run"):
-        settings = stages.make_settings(experiment, protocol, _parsed(changes))
+    if options.stage in ("all", "run"):
+        settings = stages.make_settings(experiment, protocol, _parsed(options.changes or ()))
         tasks = experiment.tasks(settings, data)
-        stages.open_folder(experiment, settings, protocol, folder, resume=resume)
+        stages.open_folder(experiment, settings, protocol, folder, resume=options.resume)
         left = stages.undone(tasks, folder)
         output.say(
             f"{name}, protocol {protocol}: {len(left)} of {len(tasks)} parts to do, kept in {folder}"
         )
-        _run(experiment, protocol, settings, data, folder, left, n_jobs, output)
+        plain = json.loads(json.dumps(asdict(settings)))
+        part = partial(run_part, name, protocol, plain, data, folder)
+        _run_parts(part, left, experiment.parts_in_parallel, options.n_jobs, output)
     else:
         settings, protocol = stages.read_settings(experiment, folder)
         tasks = experiment.tasks(settings, data)
-    if stage in ("all", "table"):
+    if options.stage in ("all", "table"):
         paths = stages.make_tables(experiment, settings, tasks, folder)
         output.keep(tables=[str(path) for path in paths])
         output.say(f"tables: {', '.join(path.name for path in paths)} in {folder}")
-    if stage in ("all", "plot"):
+    if options.stage in ("all", "plot"):
         figures = stages.make_figures(experiment, settings, folder)
         changed = [
             f"--set {key}={shlex.quote(json.dumps(value))}"
@@ -109,30 +102,17 @@ def _parsed(changes: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _run(
-    experiment: Any,
-    protocol: str,
-    settings: Any,
-    data: Path | None,
-    folder: Path,
-    tasks: Sequence[Any],
-    n_jobs: int,
-    output: Output,
+def _run_parts(
+    part: Callable[..., str], tasks: Sequence[Any], in_parallel: bool, n_jobs: int, output: Output
 ) -> None:
     """Do the parts; those that are done stay when the work is interrupted."""
     jobs = effective_n_jobs(n_jobs)
-    outside, inside = (jobs, 1) if experiment.parts_in_parallel else (1, jobs)
+    outside, inside = (jobs, 1) if in_parallel else (1, jobs)
+    work = Parallel(n_jobs=outside, return_as="generator_unordered", pre_dispatch="n_jobs")
     done = 0
     try:
         with Progress(len(tasks), output.shows_progress) as progress:
-            work = Parallel(n_jobs=outside, return_as="generator_unordered", pre_dispatch="n_jobs")
-            plain = json.loads(json.dumps(asdict(settings)))
-            for finished in work(
-                delayed(run_part)(
-                    experiment.name, protocol, plain, data, folder, asdict(task), inside
-                )
-                for task in tasks
-            ):
+            for finished in work(delayed(part)(asdict(task), inside) for task in tasks):
                 done += 1
                 progress.advance(finished)
     except KeyboardInterrupt:
@@ -156,11 +136,5 @@ def run_part(
     stages = importlib.import_module(f"{_PACKAGE}.stages")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of single fits; the grids reach far on purpose
-        return stages.run_task(
-            experiment,
-            stages.make_settings(experiment, protocol, settings),
-            data,
-            folder,
-            stages.Task(**task),
-            n_jobs,
-        )
+        full = stages.make_settings(experiment, protocol, settings)
+        return stages.run_task(experiment, full, data, folder, stages.Task(**task), n_jobs)

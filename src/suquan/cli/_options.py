@@ -1,0 +1,358 @@
+"""The options of every command: one frozen dataclass per command, from which the command line is made.
+
+A field is an option of the same name; its type, default and help are those of the option. Options that several
+commands share are base classes. `suquan.cli._app` makes the commands; the function ``run(options, output)`` of
+the command's module gets the object. Nothing heavy is imported here: `suquan --help` waits for this module.
+"""
+# ruff: noqa: RUF009 (opt and argument make fields)
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field, fields
+from inspect import Parameter, Signature, get_annotations
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from typer import Argument, BadParameter, Option
+
+NOT_OF_THE_RESULT = ("n_jobs", "quiet", "as_json")
+N_JOBS = "Processes or threads; -1: all cores."
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Repeated folds, written "3x5"."""
+
+    n_folds: int
+    n_repeats: int
+
+    def __str__(self) -> str:
+        return f"{self.n_folds}x{self.n_repeats}"
+
+
+def parse_cv(text: Any) -> Folds:
+    """Folds and repeats of "3x5"; the repeats may be left out."""
+    folds, _, repeats = str(text).lower().replace("×", "x").partition("x")
+    try:
+        cv = Folds(int(folds), int(repeats or 1))
+    except ValueError:
+        raise BadParameter(f"wanted folds x repeats, such as 3x5; got {text!r}") from None
+    if cv.n_folds < 2 or cv.n_repeats < 1:
+        raise BadParameter(f"at least 2 folds and 1 repeat are needed; got {text!r}")
+    return cv
+
+
+def split_names(text: str | None) -> list[str]:
+    """Names between commas."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def opt(default: Any, help: str, metavar: str | None = None, *names: str, **rules: Any) -> Any:
+    """Field that is an option; without `names` it is called as the field. MISSING: it must be given."""
+    start = ... if default is MISSING else default
+    info = Option(start, *names, help=help, metavar=metavar, **rules)
+    return field(default=default, metadata={"typer": info})
+
+
+def argument(help: str, metavar: str) -> Any:
+    """Field that is given by its place on the command line."""
+    return field(metadata={"typer": Argument(help=help, metavar=metavar), "by_place": True})
+
+
+# -- options that several commands share ------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What every command takes."""
+
+    quiet: bool = opt(False, "Say nothing but errors.", None, "--quiet", "-q")
+    as_json: bool = opt(False, "Print one JSON object with the results.", None, "--json")
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not go together, with :class:`typer.BadParameter`."""
+
+    @property
+    def prints_results(self) -> bool:
+        """Whether the results go to standard output, so that nothing else may."""
+        return self.as_json
+
+    @classmethod
+    def own_first(cls) -> list[Any]:
+        """The fields: those of the command itself, then those of its base classes."""
+        known = {item.name: item for item in fields(cls)}
+        names = [name for kind in cls.__mro__ for name in get_annotations(kind)]
+        return [known[name] for name in dict.fromkeys(names)]
+
+    @classmethod
+    def signature(cls) -> Signature:
+        """Of a function that takes the fields, as typer reads it."""
+        hints = get_type_hints(cls)
+        by_name = Parameter.KEYWORD_ONLY
+        return Signature(
+            [
+                Parameter(f.name, by_name, default=f.metadata["typer"], annotation=hints[f.name])
+                for f in cls.own_first()
+            ]
+        )
+
+    def command(self) -> list[str]:
+        """The words of the command line that gives these options; defaults are left out."""
+        words = ["suquan", type(self).__name__.lower()]
+        for item in self.own_first():
+            value = getattr(self, item.name)
+            if value == item.default or item.name in NOT_OF_THE_RESULT:
+                continue
+            flag = [] if "by_place" in item.metadata else ["--" + item.name.replace("_", "-")]
+            for part in value if isinstance(value, list) else [value]:
+                words += [*flag, str(part)]
+        return words
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(Options):
+    """How a table is read."""
+
+    samples: Literal["auto", "rows", "columns"] = opt(
+        "auto", "Where the samples lie in the table; auto finds out by names and says so."
+    )
+    layer: str | None = opt(None, "Layer of an h5ad file instead of X.")
+    ignore: list[str] | None = opt(
+        None, "Column of the table that is not read; may be repeated.", "COLUMN"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOptions(Options):
+    """How values are ranked."""
+
+    ties: Literal["average", "first", "mean_rank"] = opt(
+        "average", "What equal values of a sample get."
+    )
+    missing: Literal["error", "ignore"] = opt(
+        "error", "Refuse missing values, or rank the observed ones alone."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions(Options):
+    """Where the work is done, if not in this process."""
+
+    scheduler: str | None = opt(None, "Dask scheduler whose workers do the work.", "ADDRESS")
+    workers: int | None = opt(
+        None, "Do the work on a Dask cluster of N local processes.", "N", min=1
+    )
+
+    def __post_init__(self) -> None:
+        if self.scheduler is not None and self.workers is not None:
+            raise BadParameter("--scheduler is a cluster that runs, --workers starts one; give one")
+        super().__post_init__()
+
+    @property
+    def has_cluster(self) -> bool:
+        """Whether a cluster was asked for."""
+        return self.scheduler is not None or self.workers is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions(Options):
+    """Where the labels come from and what they mean."""
+
+    labels: Path | None = opt(
+        None, "CSV or TSV with a column of sample names and the labels.", "FILE"
+    )
+    label: str | None = opt(None, "Label column, of --labels or of the table itself.", "COLUMN")
+    positive: str | None = opt(None, "Label of the positive class; all others are one.", "VALUE")
+    time: str | None = opt(None, "Survival: time to event or end of follow-up.", "COLUMN")
+    event: str | None = opt(None, "Survival: 1 where the event came, else 0.", "COLUMN")
+    horizon: float | None = opt(
+        None, "Survival: event within T against event-free beyond; censored dropped.", "T"
+    )
+    sample_column: str | None = opt(
+        None, "Column of sample names in --labels; the first if not given.", "COLUMN"
+    )
+    task: Literal["classification", "regression"] = opt(
+        "classification", "Regression for measured values."
+    )
+
+    def __post_init__(self) -> None:
+        survival = [part is not None for part in (self.time, self.event, self.horizon)]
+        regression = self.task == "regression"
+        if any(survival) and not all(survival):
+            raise BadParameter("survival labels need all of --time, --event and --horizon")
+        if any(survival) and (self.label is not None or self.positive is not None or regression):
+            raise BadParameter(
+                "--label, --positive and --task regression do not go with --time, --event and --horizon"
+            )
+        if not any(survival) and self.label is None:
+            raise BadParameter(
+                "name the label column with --label, or give --time, --event and --horizon"
+            )
+        if self.positive is not None and regression:
+            raise BadParameter("--positive is for classes; leave it out of a regression")
+        if self.sample_column is not None and self.labels is None:
+            raise BadParameter("--sample-column is a column of --labels; give that file too")
+        super().__post_init__()
+
+    @property
+    def label_columns(self) -> list[str]:
+        """Names of the columns that are read."""
+        return [name for name in (self.label, self.time, self.event) if name is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
+    """Labelled samples, and how models of them are chosen."""
+
+    table: Path = argument("Samples and features.", "TABLE")
+    cv: Any = opt(Folds(3, 5), "F folds, R times.", "FxR", parser=parse_cv)
+    alphas: int = opt(7, "Strengths of the penalty tried.", "N", min=1)
+    smoothnesses: int = opt(5, "Smoothnesses of the target tried.", "N", min=1)
+    n_knots: int | None = opt(None, "Learn the target with this many nodes, for speed.", "N", min=2)
+    seed: int = opt(0, "Seed of all folds.", "N", min=0)
+    n_jobs: int = opt(-1, N_JOBS, "N")
+
+    def settings(self) -> dict[str, Any]:
+        """Parameters of the same names of an estimator that chooses its penalties."""
+        names = ("alphas", "smoothnesses", "ties", "missing", "n_knots")
+        return {name: getattr(self, name) for name in names}
+
+
+# -- commands ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(Options):
+    """The whole job on simulated patients.
+
+    Compares, fits, saves, scores a new patient, reports.
+    """
+
+    out: Path = opt(Path("suquan-demo"), "Folder for the results.", "DIR")
+    seed: int = opt(0, "Seed of all folds.", "N", min=0)
+    n_jobs: int = opt(1, N_JOBS, "N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normalize(RankOptions, TableOptions, ClusterOptions):
+    """Give all samples the same distribution of values.
+
+    Tables larger than memory are processed in blocks.
+    """
+
+    table: Path = argument("Table to normalise.", "IN")
+    output: Path = opt(MISSING, "Where to write; its name says the kind.", "OUT", "--output", "-o")
+    target: str = opt(
+        "median",
+        "median, mean, normal, uniform, exponential, cauchy, bimodal; or a file: a saved model, .npy, or text "
+        "with one number per line.",
+        "NAME|FILE",
+    )
+    label: list[str] | None = opt(
+        None,
+        "Column (row, where samples lie in columns) that is copied as it is; may be repeated.",
+        "COLUMN",
+    )
+    block_samples: int | None = opt(
+        None, "Samples in memory at a time; by default about 32 MiB.", "N", min=1
+    )
+    n_jobs: int = opt(-1, N_JOBS, "N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(Options):
+    """Run an experiment of the SUQUAN paper.
+
+    Makes tables, figures, and a report with the paper's numbers beside ours.
+    """
+
+    experiment: Literal["simulated", "cifar10", "expression"] = argument(
+        "simulated, cifar10 or expression.", "EXPERIMENT"
+    )
+    protocol: Literal["quick", "paper"] = opt(
+        "quick", "quick: for a laptop; paper: as the paper did, hours or more."
+    )
+    out: Path | None = opt(None, "Folder of the results; else EXPERIMENT-PROTOCOL.", "FOLDER")
+    data: Path | None = opt(None, "Folder with the data; else SUQUAN_DATA names it.", "FOLDER")
+    resume: bool = opt(False, "Go on in a folder that was begun before.", None, "--resume")
+    stage: Literal["all", "run", "table", "plot"] = opt(
+        "all", "One stage alone, from what the stages before it have written."
+    )
+    changes: list[str] | None = opt(
+        None,
+        "Another value for a setting of the protocol, as JSON; may be repeated.",
+        "NAME=VALUE",
+        "--set",
+    )
+    n_jobs: int = opt(-1, N_JOBS, "N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(ModelOptions):
+    """Learn a target and a model, and save them in one file."""
+
+    output: Path = opt(MISSING, "File to save, .suquan.", "MODEL", "--output", "-o")
+    method: str = opt(
+        "crossfit",
+        "fixed, svd, f0, bnd, spav, joint, crossfit; of several the best is chosen.",
+        "NAME[,NAME]",
+    )
+    choose_samples: int = opt(
+        5000, "In blocks: samples, drawn at random, on which the penalties are chosen.", "N", min=10
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(TableOptions, ClusterOptions):
+    """Score samples with a saved model.
+
+    Gives sample, score, probability, predicted label. Features are matched by name; a sample gets the same
+    score alone and in a batch.
+    """
+
+    model: Path = argument("Saved model.", "MODEL")
+    table: Path = argument("Samples to score; one is enough.", "TABLE")
+    output: Path | None = opt(
+        None, ".csv or .tsv; else standard output.", "SCORES", "--output", "-o"
+    )
+    max_lost: float = opt(
+        0.2, "Most of the sum of |w| that missing features may carry.", "SHARE", min=0.0, max=1.0
+    )
+    missing: Literal["error", "ignore"] | None = opt(
+        None, "Rule for missing values of present features; by default the model's."
+    )
+
+    @property
+    def prints_results(self) -> bool:
+        """Without a file the scores go to standard output."""
+        return self.as_json or self.output is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspect(Options):
+    """Show what a saved model holds."""
+
+    model: Path = argument("Saved model.", "MODEL")
+    top: int = opt(20, "Features to show.", "N", min=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(ModelOptions):
+    """Find out whether learning the target helps on these data.
+
+    Nested cross-validation and a report. Interrupted and started again with the same options, it goes on
+    where it was.
+    """
+
+    out: Path = opt(MISSING, "Folder for the results.", "DIR", "--out", "--output", "-o")
+    methods: str | None = opt(
+        None,
+        "raw, median, mean, normal, uniform, exponential, cauchy, svd, f0, bnd, spav, joint, crossfit; all if "
+        "not given.",
+        "NAME[,NAME]",
+    )
+    inner_cv: Any = opt(Folds(3, 5), "The same for choosing the penalties.", "FxR", parser=parse_cv)
+    permutations: int = opt(0, "Runs with shuffled labels, to see chance.", "N", min=0)
+
+
+COMMANDS: tuple[type[Options], ...] = (Demo, Normalize, Reproduce, Fit, Predict, Inspect, Compare)
