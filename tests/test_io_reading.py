@@ -163,14 +163,14 @@ def test_doubtful_files_are_refused_with_the_place(tmp_path, case):
 
 
 def test_the_place_is_found_far_down_the_file(tmp_path):
-    lines = ["id,a,b"] + [f"s{i},{i},1" for i in range(200_000)]
+    lines = ["sample,a,b"] + [f"s{i},{i},1" for i in range(200_000)]
     lines[150_001] = "s150000,150000,1.2.3"
     with pytest.raises(TableError, match=r"line 150002, column 'b': '1.2.3'"):
         read_table(write(tmp_path, "\n".join(lines)))
 
 
 def test_a_column_that_shows_text_late_is_named(tmp_path):
-    text = "id,a,b\n" + "".join(f"s{i},1,NA\n" for i in range(200)) + "t,1,word\n"
+    text = "sample,a,b\n" + "".join(f"s{i},1,NA\n" for i in range(200)) + "t,1,word\n"
     with pytest.raises(TableError, match=r"line 202, column 'b': 'word'.*label_columns"):
         read_table(write(tmp_path, text))
     table = read_table(write(tmp_path, text), label_columns=["b"])

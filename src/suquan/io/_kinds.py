@@ -1,8 +1,8 @@
 """Kind of a table file: by its name, checked against its first bytes."""
 
 import gzip
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from suquan.io._errors import TableError, file_errors
 
@@ -37,8 +37,7 @@ SIGNATURES = {
 }
 
 
-@dataclass(frozen=True)
-class FileKind:
+class FileKind(NamedTuple):
     """Kind of a file and whether it is compressed with gzip."""
 
     kind: str

@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,23 +22,16 @@ from suquan._dask.collections import (
     iter_computed,
     map_row_blocks,
 )
-from suquan.io._block_sources import (
-    ZARR_WISH,
-    BlockSource,
-    H5adSource,
-    NpySource,
-    ParquetSource,
-    ZarrSource,
-)
+from suquan.io import _matrices
 from suquan.io._errors import TableError, file_errors, require
 from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
+from suquan.io._matrices import ZARR_WISH, H5adMatrix, Matrix, NpyMatrix, ZarrMatrix, write_names
+from suquan.io._parquet import ParquetMatrix
 from suquan.io._source import ReadOptions
-from suquan.io._table import Table, as_names, names_problem
+from suquan.io._table import Table, as_names
 from suquan.io.writing import TableWriter
 
-WISH = "opening files in blocks"
 IN_BLOCKS = ".npy, .zarr, .parquet, .h5ad"
-DEFAULT_BYTES = 64 * 2**20  # of the blocks that are written
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +163,7 @@ def open_blocks(
     >>> quantile_normalize(X, "uniform").compute()[0]
     array([0.25, 0.75])
     """
-    return _blocks(_open(path, layer, ReadOptions(samples="rows")), rows_per_block)
+    return _blocks(_open(path, layer, ReadOptions("rows")), rows_per_block)
 
 
 def open_block_table(
@@ -209,34 +201,21 @@ def open_block_table(
     >>> table.sample_names.tolist()
     ['s1', 's2']
     """
-    options = ReadOptions(
-        samples="rows", label_columns=tuple(label_columns), ignore_columns=tuple(ignore_columns)
-    )
-    source = _open(path, layer, options)
-    if source.kind in ("npy", "zarr") and options.ignore_columns:
+    options = ReadOptions("rows", None, tuple(label_columns), tuple(ignore_columns))
+    matrix = _open(path, layer, options)
+    if matrix.kind in ("npy", "zarr") and options.ignore_columns:
         raise TableError(f"{path}: an array has no columns to ignore; leave ignore_columns out")
-    with file_errors(source.path, Exception):
-        samples, features, labels = source.names(options)
+    with file_errors(matrix.path, Exception):
+        samples, features, labels = matrix.names(options)
     absent = [name for name in options.label_columns if name not in labels]
     if absent:
         found = ", ".join(map(repr, labels)) or "none"
         raise TableError(f"{path}: there is no label {absent[0]!r}; there is {found}")
-    return BlockTable(
-        _blocks(source, rows_per_block),
-        _checked_names(path, samples, "sample"),
-        _checked_names(path, features, "feature"),
-        labels,
-        source.kind,
-    )
-
-
-def _checked_names(path: Any, names: list[str] | None, what: str) -> np.ndarray | None:
-    if names is None:
-        return None
-    problem = names_problem(names)
-    if problem is not None:
-        raise TableError(f"{path}: {what} names: {problem}")
-    return np.array(names, dtype=str)
+    try:
+        values = _blocks(matrix, rows_per_block)
+        return BlockTable(values, samples, features, labels, matrix.kind)  # type: ignore[arg-type]
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from None
 
 
 def opens_in_blocks(path: str | os.PathLike) -> bool:
@@ -245,26 +224,35 @@ def opens_in_blocks(path: str | os.PathLike) -> bool:
     return suffix in ARRAYS or SUFFIXES.get(suffix) in ("parquet", "h5ad")
 
 
-def _open(path: str | os.PathLike, layer: str | None, options: ReadOptions) -> BlockSource:
+def _open(path: str | os.PathLike, layer: str | None, options: ReadOptions) -> Matrix:
     given, path = path, Path(path).resolve()
-    require("dask.array", "dask", WISH)
+    require("dask.array", "dask", "opening files in blocks")
     suffix = path.suffix.lower()
-    if suffix == ".zarr" or path.is_dir():
-        return ZarrSource.open(path, layer)
-    if suffix == ".npy":
-        return NpySource.open(path, layer)
     kind = kind_of_file(path).kind if suffix in SUFFIXES else None
-    if kind == "parquet":
-        return ParquetSource.open(path, layer, options)
-    if kind == "h5ad":
-        return H5adSource.open(path, layer)
-    raise TableError(
-        f"{given}: cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
-        "with read_table and write_table"
-    )
+    matrix: Matrix
+    if suffix == ".zarr" or path.is_dir():
+        matrix = ZarrMatrix.open(path, layer)
+    elif suffix == ".npy":
+        matrix = NpyMatrix.open(path, layer)
+    elif kind == "parquet":
+        _matrices.refuse_layer(path, layer, kind)
+        matrix = ParquetMatrix.open(path, options)
+    elif kind == "h5ad":
+        matrix = H5adMatrix.open(path, layer)
+    else:
+        raise TableError(
+            f"{given}: cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
+            "with read_table and write_table"
+        )
+    if matrix.by_feature:
+        raise TableError(
+            f"{given}: is stored by feature (CSC), so that no block of samples can be read; convert it to CSR "
+            "and write it again"
+        )
+    return matrix
 
 
-def _blocks(source: BlockSource, rows_per_block: int | None) -> Any:
+def _blocks(matrix: Matrix, rows_per_block: int | None) -> Any:
     import dask.array as da
     from dask.base import tokenize
 
@@ -272,24 +260,19 @@ def _blocks(source: BlockSource, rows_per_block: int | None) -> Any:
         not isinstance(rows_per_block, int | np.integer) or rows_per_block < 1
     ):
         raise ValueError(f"rows_per_block must be an integer of at least 1; got {rows_per_block!r}")
-    bounds = source.row_bounds(rows_per_block)
-    with file_errors(source.path):
-        stamps = source.stamps(bounds)
+    bounds = matrix.row_bounds(rows_per_block)
+    with file_errors(matrix.path):
+        stamps = matrix.stamps(bounds)
     plan = np.column_stack([bounds[:-1], bounds[1:], stamps]).astype(np.int64)
-    steps = da.from_array(plan, chunks=(1, 3), name=f"rows-{tokenize(source, plan)}")
+    steps = da.from_array(plan, chunks=(1, 3), name=f"rows-{tokenize(matrix, plan)}")
     return steps.map_blocks(
-        _read_block,
-        source=source,
-        dtype=source.dtype,
-        chunks=(tuple(np.diff(bounds).tolist()), (source.shape[1],)),
-        meta=np.empty((0, 0), source.dtype),
-        token=f"read-{source.kind}",
+        lambda step, matrix: matrix.read_block(*step[0].tolist()),
+        matrix=matrix,
+        dtype=matrix.dtype,
+        chunks=(tuple(np.diff(bounds).tolist()), (matrix.shape[1],)),
+        meta=np.empty((0, 0), matrix.dtype),
+        token=f"read-{matrix.kind}",
     )
-
-
-def _read_block(step: np.ndarray, source: BlockSource) -> np.ndarray:
-    start, stop, stamp = step[0].tolist()
-    return source.read_block(start, stop, stamp)
 
 
 # -------------------------------------------------------------------------------------------------- writing
@@ -386,15 +369,7 @@ def _discard(folder: Path) -> None:
 
 def _write_npy(X: Any, path: Path) -> None:
     with _hidden(path) as hidden:
-        with hidden.open("wb") as file:
-            header = {
-                "descr": npy.dtype_to_descr(X.dtype),
-                "fortran_order": False,
-                "shape": X.shape,
-            }
-            npy.write_array_header_2_0(file, header)
-            offset = file.tell()
-            file.truncate(offset + X.shape[0] * X.shape[1] * X.dtype.itemsize)
+        offset = npy.open_memmap(hidden, "w+", X.dtype, X.shape).offset
         _write_parts(X, _write_npy_rows, path=hidden, offset=offset)
         os.replace(hidden, path)
 
@@ -437,7 +412,8 @@ def _write_zarr(table: BlockTable, path: Path) -> None:
         folder = hidden / "X" if named else hidden
         _write_parts(X, _write_chunk, path=folder, rows=X.chunksize[0])
         if named:
-            _write_names(table, root)
+            samples = table.sample_names_of(0, table.n_samples).tolist()
+            write_names(root, samples, table.column_names.tolist(), table.labels)
         _put_folder(hidden, path)
 
 
@@ -446,7 +422,8 @@ def _even_blocks(X: Any) -> Any:
     lengths = X.chunks[0]
     if len(set(lengths[:-1])) <= 1 and 0 < lengths[-1] <= lengths[0]:
         return X
-    rows = max(1, min(max(lengths), DEFAULT_BYTES // (X.shape[1] * X.dtype.itemsize)))
+    fitting = _matrices.BYTES_PER_BLOCK // (X.shape[1] * X.dtype.itemsize)
+    rows = max(1, min(max(lengths), fitting))
     return X.rechunk({0: rows}, method="tasks")
 
 
@@ -462,26 +439,6 @@ def _write_chunk(block: np.ndarray, where: Any, path: Path, rows: int) -> np.nda
             bytes((rows - len(block)) * block.shape[1] * little.itemsize)
         )  # chunks are whole
     return np.array([[len(block)]])
-
-
-def _write_names(table: BlockTable, root: Any) -> None:
-    """Names and labels, as AnnData writes them."""
-    io = require("anndata.io", "anndata", "writing names into zarr")
-    pandas = require("pandas", "anndata", "writing names into zarr")
-    index = pandas.Index(table.sample_names_of(0, table.n_samples).tolist(), dtype=object)
-    columns = {
-        name: pandas.Series(column, index, dtype=None if column.dtype.kind == "f" else object)
-        for name, column in table.labels.items()
-    }
-    obs = pandas.DataFrame(columns, index=index)
-    var = pandas.DataFrame(index=pandas.Index(table.column_names.tolist(), dtype=object))
-    parts = {"obs": obs, "var": var}
-    parts |= {group: {} for group in ("layers", "obsm", "obsp", "varm", "varp", "uns")}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of defaults of AnnData's next version
-        for name, part in parts.items():
-            io.write_elem(root, name, part)
-    root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
 
 
 def _put_folder(hidden: Path, path: Path) -> None:
