@@ -44,7 +44,8 @@ class Matrix(ABC):
     shape : (n_samples, n_features)
     stored : dtype
         Of the values as they lie in the file.
-    layer : str or None
+    options : ReadOptions
+        What was asked for, the layer among it.
     unit : int
         Rows that are stored together.
     by_feature : bool
@@ -54,7 +55,7 @@ class Matrix(ABC):
     path: Path
     shape: tuple[int, int]
     stored: np.dtype
-    layer: str | None = None
+    options: ReadOptions
     unit: int = 1
     by_feature: bool = False
 
@@ -70,9 +71,9 @@ class Matrix(ABC):
         """Rows of 64 MiB."""
         return max(1, BYTES_PER_BLOCK // (self.shape[1] * self.dtype.itemsize))
 
-    @abstractmethod
-    def names(self, options: ReadOptions) -> MatrixNames:
-        """Names of samples and features, and the labels of the samples."""
+    def names(self) -> MatrixNames:
+        """Names of samples and features, and the labels of the samples; none where the file has no place."""
+        return MatrixNames(None, None, {})
 
     @abstractmethod
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -90,33 +91,33 @@ class Matrix(ABC):
 
     def read_block(self, start: int, stop: int, stamp: int) -> np.ndarray:
         """Rows as float32 or float64, after a check that the file has not changed."""
+        another = "its size or its time of modification is another"
         with file_errors(self.path, Exception):
-            self._check(start, stop, stamp)
+            self.check(self.stamps([start, stop]) == [stamp], another)
             values = as_values(self.read(start, stop))
-            self._check(start, stop, stamp)
-        if values.shape != (stop - start, self.shape[1]) or values.dtype != self.dtype:
-            raise self._changed(f"rows {start} to {stop - 1} have shape {values.shape}")
+            self.check(self.stamps([start, stop]) == [stamp], another)
+        expected = values.shape == (stop - start, self.shape[1]) and values.dtype == self.dtype
+        self.check(expected, f"rows {start} to {stop - 1} have shape {values.shape}")
         return values
-
-    def _check(self, start: int, stop: int, stamp: int) -> None:
-        if self.stamps([start, stop]) != [stamp]:
-            raise self._changed("its size or its time of modification is another")
-
-    def _changed(self, how: str) -> TableError:
-        return TableError(
-            f"{self.path}: changed since it was opened ({how}); open it again with open_blocks, and leave it "
-            "alone until the work is done"
-        )
 
     def check_header(self, shape: Sequence[int], dtype: np.dtype) -> None:
         """Refuse a file that has got another shape or type."""
-        if tuple(shape) != self.shape or np.dtype(dtype) != self.stored:
-            raise self._changed(f"it was {self.shape} {self.stored}, it is {tuple(shape)} {dtype}")
+        same = tuple(shape) == self.shape and np.dtype(dtype) == self.stored
+        self.check(same, f"it was {self.shape} {self.stored}, it is {tuple(shape)} {dtype}")
+
+    def check(self, same: bool, change: str) -> None:
+        """Refuse a file that is not the same as before."""
+        if not same:
+            raise TableError(
+                f"{self.path}: changed since it was opened ({change}); open it again with open_blocks, and "
+                "leave it alone until the work is done"
+            )
 
 
-def _state(path: Path) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
+def _state(path: Path) -> tuple[int, int] | None:
+    """Size and time of a file; None where it is absent, as a chunk of fill values is."""
+    found = os.stat(path) if path.exists() else None
+    return found and (found.st_size, found.st_mtime_ns)
 
 
 def digest(states: Sequence[Any]) -> int:
@@ -125,9 +126,9 @@ def digest(states: Sequence[Any]) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
-def refuse_layer(path: Path, layer: str | None, kind: str) -> None:
+def refuse_layer(path: Path, options: ReadOptions, kind: str) -> None:
     """Refuse a layer where there are none."""
-    if layer is not None:
+    if options.layer is not None:
         raise TableError(
             f"{path}: layers are a part of AnnData files, not of {kind}; leave layer out"
         )
@@ -139,9 +140,9 @@ class NpyMatrix(Matrix):
     kind = "npy"
 
     @classmethod
-    def open(cls, path: Path, layer: str | None) -> NpyMatrix:
+    def open(cls, path: Path, options: ReadOptions) -> NpyMatrix:
         """Read the header."""
-        refuse_layer(path, layer, "npy")
+        refuse_layer(path, options, "npy")
         with file_errors(path, Exception):
             array = npy.open_memmap(path, mode="r")
             expected, size = array.offset + array.nbytes, os.stat(path).st_size
@@ -150,11 +151,7 @@ class NpyMatrix(Matrix):
             raise TableError(
                 f"{path}: has {size} bytes, its header asks for {expected}; the file is damaged"
             )
-        return cls(path, (array.shape[0], array.shape[1]), array.dtype)
-
-    def names(self, options: ReadOptions) -> MatrixNames:
-        """Without names."""
-        return MatrixNames(None, None, {})
+        return cls(path, (array.shape[0], array.shape[1]), array.dtype, options)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows that lie together; of a Fortran-ordered array through a memory map."""
@@ -185,58 +182,36 @@ class H5adMatrix(Matrix):
             yield file
 
     @classmethod
-    def open(cls, path: Path, layer: str | None) -> H5adMatrix:
+    def open(cls, path: Path, options: ReadOptions) -> H5adMatrix:
         """Look at the matrix without reading it."""
         with cls.opened(path) as root:
-            X = cls.find(path, root, layer)
-            check_matrix(path, X.shape, X.dtype, _called(layer))
-            chunks = getattr(X, "shards", None) or getattr(X, "chunks", None)
+            X = _find(path, root, options)
+            check_matrix(path, X.shape, X.dtype, _called(options))
+            chunks = getattr(X, "shards", None) or getattr(X, "chunks", None) or (1,)
             n, p = map(int, X.shape)
             by_feature = getattr(X, "format", "") == "csc"
-            return cls(path, (n, p), np.dtype(X.dtype), layer, (chunks or (1,))[0], by_feature)
+            return cls(path, (n, p), np.dtype(X.dtype), options, chunks[0], by_feature)
 
-    @staticmethod
-    def find(path: Path, root: Any, layer: str | None) -> Any:
-        """X or a layer, not yet read: a dense dataset, or a sparse one of anndata."""
-        stored = root
-        if hasattr(root, "dtype"):
-            refuse_layer(path, layer, "a zarr array")
-        else:
-            layers = sorted(root["layers"].keys()) if "layers" in root else []
-            key = "X" if layer is None else f"layers/{layer}"
-            if key not in root or (layer is not None and layer not in layers):
-                raise TableError(
-                    f"{path}: has no {_called(layer)}; give an array, or a file written by AnnData "
-                    f"(layers: {listed(layers) or 'none'})"
-                )
-            stored = root[key]
-        kind = stored.attrs.get("encoding-type", "array")
-        if kind in ("csr_matrix", "csc_matrix"):
-            return require("anndata.io", "anndata", H5AD_WISH).sparse_dataset(stored)
-        if kind != "array" or not hasattr(stored, "dtype"):
-            raise TableError(f"{path}: {_called(layer)} is stored as {kind}; wanted is a matrix")
-        return stored
-
-    def names(self, options: ReadOptions) -> MatrixNames:
+    def names(self) -> MatrixNames:
         """Of obs and var."""
         io = require("anndata.io", "anndata", H5AD_WISH)
         with self.opened(self.path) as root:
             if self.kind == "zarr" and (hasattr(root, "dtype") or "obs" not in root):
-                return MatrixNames(None, None, {})
+                return super().names()
             obs, var = io.read_elem(root["obs"]), io.read_elem(root["var"])
         if self.shape != (len(obs), len(var)):
             raise TableError(
-                f"{self.path}: {_called(self.layer)} has shape {self.shape} for {len(obs)} samples and "
+                f"{self.path}: {_called(self.options)} has shape {self.shape} for {len(obs)} samples and "
                 f"{len(var)} features"
             )
-        columns = [name for name in obs.columns if name not in options.ignore_columns]
+        columns = [name for name in obs.columns if name not in self.options.ignore_columns]
         labels = {str(name): _label(obs[name]) for name in columns}
         return MatrixNames([str(n) for n in obs.index], [str(n) for n in var.index], labels)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows (features, where it is stored by feature); what a sparse matrix does not store is zero."""
         with self.opened(self.path) as root:
-            X = self.find(self.path, root, self.layer)
+            X = _find(self.path, root, self.options)
             self.check_header(X.shape, X.dtype)
             part = X[:, start:stop] if self.by_feature else X[start:stop]
             dense = part.toarray() if hasattr(part, "toarray") else np.asarray(part)
@@ -263,26 +238,44 @@ class ZarrMatrix(H5adMatrix):
     def stamps(self, bounds: Sequence[int]) -> list[int]:
         """Of the metadata and of the chunks that hold the rows; of a sparse matrix, of all its files."""
         with self.opened(self.path) as root:
-            X = self.find(self.path, root, self.layer)
-            folder = self.path / getattr(X, "group", X).path
-            if hasattr(X, "group"):
-                files = sorted(path for path in folder.rglob("*") if path.is_file())
-                states = [[str(file.relative_to(folder)), *_state(file)] for file in files]
-                return [digest(states)] * (len(bounds) - 1)
-            return [digest(_chunk_states(folder, X, a, b)) for a, b in pairwise(bounds)]
+            X = _find(self.path, root, self.options)
+        if hasattr(X, "group"):
+            files = sorted((self.path / X.group.path).rglob("*"))
+            return [digest([_state(file) for file in files])] * (len(bounds) - 1)
+        rows, columns = getattr(X, "shards", None) or X.chunks
+        across = range(-(-X.shape[1] // columns))
+        stamps = []
+        for start, stop in pairwise(bounds):
+            places = product(range(start // rows, -(-stop // rows)), across)
+            names = ["zarr.json", ".zarray", *map(X.metadata.encode_chunk_key, places)]
+            stamps.append(digest([_state(self.path / X.path / name) for name in names]))
+        return stamps
 
 
-def _chunk_states(folder: Path, array: Any, start: int, stop: int) -> list:
-    """Sizes and times of the files behind rows of an array; an absent file is a chunk of fill values."""
-    rows, columns = getattr(array, "shards", None) or array.chunks
-    places = product(range(start // rows, -(-stop // rows)), range(-(-array.shape[1] // columns)))
-    keys = [array.metadata.encode_chunk_key(place) for place in places]
-    files = [folder / name for name in ("zarr.json", ".zarray", *keys)]
-    return [_state(file) if file.exists() else None for file in files]
+def _find(path: Path, root: Any, options: ReadOptions) -> Any:
+    """X or a layer, not yet read: a dense dataset, or a sparse one of anndata."""
+    stored, what = root, _called(options)
+    if hasattr(root, "dtype"):
+        refuse_layer(path, options, "a zarr array")
+    else:
+        layers = {name: f"layers/{name}" for name in root.get("layers", ())}
+        key = "X" if options.layer is None else layers.get(options.layer)
+        if key is None or key not in root:
+            raise TableError(
+                f"{path}: has no {what}; give an array, or a file written by AnnData "
+                f"(layers: {listed(layers) or 'none'})"
+            )
+        stored = root[key]
+    kind = stored.attrs.get("encoding-type", "array")
+    if kind in ("csr_matrix", "csc_matrix"):
+        return require("anndata.io", "anndata", H5AD_WISH).sparse_dataset(stored)
+    if kind != "array" or not hasattr(stored, "dtype"):
+        raise TableError(f"{path}: {what} is stored as {kind}; wanted is a matrix")
+    return stored
 
 
-def _called(layer: str | None) -> str:
-    return "X" if layer is None else f"layer {quoted(layer)}"
+def _called(options: ReadOptions) -> str:
+    return "X" if options.layer is None else f"layer {quoted(options.layer)}"
 
 
 def _label(column: Any) -> np.ndarray:
@@ -297,15 +290,14 @@ def _label(column: Any) -> np.ndarray:
 def open_h5ad(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open an h5ad file for :func:`suquan.io.read_table`."""
     require("anndata.io", "anndata", H5AD_WISH)
-    matrix = H5adMatrix.open(path, options.layer)
-    names = matrix.names(options)
+    matrix = H5adMatrix.open(path, options)
     n_stored = matrix.shape[1 if matrix.by_feature else 0]
 
     def parts(step: int) -> Iterator[np.ndarray]:
         for start in range(0, n_stored, step):
             yield matrix.read(start, min(start + step, n_stored))
 
-    return matrix_source(path, kind, names, parts, matrix.by_feature)
+    return matrix_source(path, kind, matrix.names(), parts, matrix.by_feature)
 
 
 # -------------------------------------------------------------------------------------------------- writing

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from suquan.io._errors import TableError, file_errors, listed, quoted, require
-from suquan.io._matrices import Matrix
+from suquan.io._matrices import Matrix, refuse_layer
 from suquan.io._sinks import Sink, Target, TurnedSink
 from suquan.io._source import (
     Block,
@@ -24,7 +24,6 @@ from suquan.io._source import (
 from suquan.io._table import Table, repeated_names
 
 WISH = "reading and writing Parquet files"
-ROWS = ReadOptions("rows")
 LABEL = {b"suquan": b"label"}  # marks a column of numbers that is no feature
 TEXT = {"string", "large_string", "string_view"}
 INTEGER = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -87,20 +86,14 @@ def _name_column(path: Path, schema: Any) -> str:
     repeated = repeated_names(names)
     if repeated:
         raise TableError(f"{path}: column {listed(repeated)} occurs more than once")
-    index = [name for name in _pandas_index(schema) if name in names]
+    index = []
+    with suppress(ValueError, AttributeError, TypeError):  # what is no JSON of pandas' says nothing
+        index = [name for name in schema.pandas_metadata["index_columns"] if name in names]
     if len(index) > 1:
         raise TableError(f"{path}: the index has {len(index)} levels; keep one, the names")
     if len(names) < 2:
         raise TableError(f"{path}: a table has a column of names and at least one of numbers")
     return (index or names)[0]
-
-
-def _pandas_index(schema: Any) -> list[str]:
-    try:
-        index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    except (ValueError, AttributeError):
-        return []
-    return [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
 
 
 def _columns(path: Path, file: Any, options: ReadOptions) -> tuple[Columns, str]:
@@ -191,7 +184,6 @@ def _label(path: Path, column: Any, name: str) -> np.ndarray:
 class ParquetMatrix(Matrix):
     """The columns of numbers of a Parquet file with samples in rows."""
 
-    options: ReadOptions = ROWS
     groups: tuple[int, ...] = ()  # rows of the row groups
 
     kind = "parquet"
@@ -199,15 +191,16 @@ class ParquetMatrix(Matrix):
     @classmethod
     def open(cls, path: Path, options: ReadOptions) -> ParquetMatrix:
         """Look at the schema; `options` say that samples lie in rows."""
+        refuse_layer(path, options, "parquet")
         with _open(path) as file:
             columns, _ = _columns(path, file, options)
             groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
         if not sum(groups):
             raise TableError(f"{path}: holds a header and no rows")
         shape = (sum(groups), len(columns.numeric))
-        return cls(path, shape, columns.dtype, options=options, groups=tuple(groups))
+        return cls(path, shape, columns.dtype, options, groups=tuple(groups))
 
-    def names(self, options: ReadOptions) -> MatrixNames:
+    def names(self) -> MatrixNames:
         """Of the column of names and the header; the labels of the columns of text and those asked for."""
         with _open(self.path) as file:
             columns, _ = _columns(self.path, file, self.options)

@@ -22,7 +22,6 @@ from suquan._dask.collections import (
     iter_computed,
     map_row_blocks,
 )
-from suquan.io import _matrices
 from suquan.io._errors import TableError, file_errors, require
 from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
 from suquan.io._matrices import ZARR_WISH, H5adMatrix, Matrix, NpyMatrix, ZarrMatrix, write_names
@@ -32,6 +31,12 @@ from suquan.io._table import Table, as_names
 from suquan.io.writing import TableWriter
 
 IN_BLOCKS = ".npy, .zarr, .parquet, .h5ad"
+MATRICES: dict[str, Any] = {
+    "npy": NpyMatrix,
+    "zarr": ZarrMatrix,
+    "parquet": ParquetMatrix,
+    "h5ad": H5adMatrix,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +168,7 @@ def open_blocks(
     >>> quantile_normalize(X, "uniform").compute()[0]
     array([0.25, 0.75])
     """
-    return _blocks(_open(path, layer, ReadOptions("rows")), rows_per_block)
+    return _blocks(_open(path, ReadOptions("rows", layer=layer)), rows_per_block)
 
 
 def open_block_table(
@@ -201,12 +206,12 @@ def open_block_table(
     >>> table.sample_names.tolist()
     ['s1', 's2']
     """
-    options = ReadOptions("rows", None, tuple(label_columns), tuple(ignore_columns))
-    matrix = _open(path, layer, options)
+    options = ReadOptions("rows", None, tuple(label_columns), tuple(ignore_columns), layer)
+    matrix = _open(path, options)
     if matrix.kind in ("npy", "zarr") and options.ignore_columns:
         raise TableError(f"{path}: an array has no columns to ignore; leave ignore_columns out")
     with file_errors(matrix.path, Exception):
-        samples, features, labels = matrix.names(options)
+        samples, features, labels = matrix.names()
     absent = [name for name in options.label_columns if name not in labels]
     if absent:
         found = ", ".join(map(repr, labels)) or "none"
@@ -224,26 +229,19 @@ def opens_in_blocks(path: str | os.PathLike) -> bool:
     return suffix in ARRAYS or SUFFIXES.get(suffix) in ("parquet", "h5ad")
 
 
-def _open(path: str | os.PathLike, layer: str | None, options: ReadOptions) -> Matrix:
-    given, path = path, Path(path).resolve()
+def _open(given: str | os.PathLike, options: ReadOptions) -> Matrix:
+    path = Path(given).resolve()
     require("dask.array", "dask", "opening files in blocks")
-    suffix = path.suffix.lower()
-    kind = kind_of_file(path).kind if suffix in SUFFIXES else None
-    matrix: Matrix
-    if suffix == ".zarr" or path.is_dir():
-        matrix = ZarrMatrix.open(path, layer)
-    elif suffix == ".npy":
-        matrix = NpyMatrix.open(path, layer)
-    elif kind == "parquet":
-        _matrices.refuse_layer(path, layer, kind)
-        matrix = ParquetMatrix.open(path, options)
-    elif kind == "h5ad":
-        matrix = H5adMatrix.open(path, layer)
-    else:
+    kind = path.suffix.lower().removeprefix(".")
+    if f".{kind}" in SUFFIXES:
+        kind = kind_of_file(path).kind
+    kind = "zarr" if path.is_dir() else kind
+    if kind not in MATRICES:
         raise TableError(
             f"{given}: cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
             "with read_table and write_table"
         )
+    matrix = MATRICES[kind].open(path, options)
     if matrix.by_feature:
         raise TableError(
             f"{given}: is stored by feature (CSC), so that no block of samples can be read; convert it to CSR "
@@ -317,12 +315,9 @@ def write_blocks(values: Any, path: str | os.PathLike) -> Path:
             )
         table = BlockTable(values)
     table = replace(table, values=check_row_blocks(table.values))
-    if path.suffix.lower() not in ARRAYS:
-        _write_table(table, path)
-    elif path.suffix.lower() == ".zarr":
-        _write_zarr(table, path)
-    else:
-        _write_npy(table.values, path)
+    suffix = path.suffix.lower()
+    write = {".zarr": _write_zarr, ".npy": _write_npy}.get(suffix, _write_table)
+    write(table, path)
     return path
 
 
@@ -335,12 +330,9 @@ def check_block_destination(path: Path) -> None:
         raise TableError(f"{path}: there is no folder {path.parent}; make it first")
     if path.suffix.lower() == ".npy" and path.is_dir():
         raise TableError(f"{path}: this is a directory; give a file")
-    if path.suffix.lower() == ".zarr" and path.exists() and not _is_zarr(path):
+    marks = [path / name for name in ("zarr.json", ".zarray", ".zgroup")]
+    if path.suffix.lower() == ".zarr" and path.exists() and not any(map(Path.is_file, marks)):
         raise TableError(f"{path}: is there and is no zarr; give another name, or remove it")
-
-
-def _is_zarr(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup"))
 
 
 @contextmanager
@@ -367,22 +359,18 @@ def _discard(folder: Path) -> None:
         time.sleep(0.05)
 
 
-def _write_npy(X: Any, path: Path) -> None:
+def _write_parts(X: Any, write: Any, **options: Any) -> None:
+    """Write every block in its task; only the counts come back."""
+    done = {"dtype": np.int64, "width": 1, "rows_out": (1,) * X.numblocks[0]}
+    compute(map_row_blocks(write, X, **done, name="write_block", **options), blocks_of=X)
+
+
+def _write_npy(table: BlockTable, path: Path) -> None:
+    X = table.values
     with _hidden(path) as hidden:
         offset = npy.open_memmap(hidden, "w+", X.dtype, X.shape).offset
         _write_parts(X, _write_npy_rows, path=hidden, offset=offset)
         os.replace(hidden, path)
-
-
-def _write_parts(X: Any, write: Any, **options: Any) -> None:
-    """Write every block in its task; only the counts come back."""
-    n_blocks = X.numblocks[0]
-    counts = map_row_blocks(
-        write, X, dtype=np.int64, width=1, rows_out=(1,) * n_blocks, name="write_block", **options
-    )
-    (done,) = compute(counts, blocks_of=X)
-    if int(done.sum()) != X.shape[0]:
-        raise TableError(f"{options['path']}: {int(done.sum())} of {X.shape[0]} rows were written")
 
 
 def _write_npy_rows(block: np.ndarray, where: Any, path: Path, offset: int) -> np.ndarray:
@@ -394,7 +382,8 @@ def _write_npy_rows(block: np.ndarray, where: Any, path: Path, offset: int) -> n
 
 def _write_zarr(table: BlockTable, path: Path) -> None:
     zarr = require("zarr", "dask", ZARR_WISH)
-    X = _even_blocks(table.values)
+    # Blocks of one length, so that no two tasks write to one chunk.
+    X = table.values.rechunk({0: max(table.values.chunks[0])}, method="tasks")
     named = table.sample_names is not None or table.feature_names is not None or table.labels
     with _hidden(path) as hidden:
         root = zarr.open_group(str(hidden), mode="w", zarr_format=3) if named else None
@@ -417,27 +406,15 @@ def _write_zarr(table: BlockTable, path: Path) -> None:
         _put_folder(hidden, path)
 
 
-def _even_blocks(X: Any) -> Any:
-    """Blocks of one length, so that no two tasks write to one chunk."""
-    lengths = X.chunks[0]
-    if len(set(lengths[:-1])) <= 1 and 0 < lengths[-1] <= lengths[0]:
-        return X
-    fitting = _matrices.BYTES_PER_BLOCK // (X.shape[1] * X.dtype.itemsize)
-    rows = max(1, min(max(lengths), fitting))
-    return X.rechunk({0: rows}, method="tasks")
-
-
 def _write_chunk(block: np.ndarray, where: Any, path: Path, rows: int) -> np.ndarray:
-    """Write the one chunk of a block: not compressed, it is the bytes of its values.
+    """Write the one chunk of a block: not compressed, it is the bytes of its values, filled to its length.
 
-    Several times faster than through zarr; and a folder that was given up is not made again.
+    Not through zarr, which would make a folder again that was given up.
     """
     little = block.dtype.newbyteorder("<")
     with (path / f"c.{where.start // rows}.0").open("wb") as file:
         file.write(np.ascontiguousarray(block, dtype=little).data)
-        file.write(
-            bytes((rows - len(block)) * block.shape[1] * little.itemsize)
-        )  # chunks are whole
+        file.truncate(rows * block.shape[1] * little.itemsize)
     return np.array([[len(block)]])
 
 
