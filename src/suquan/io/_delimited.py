@@ -8,6 +8,7 @@ file is passed over a second time, cell by cell, to name the place.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -38,6 +39,7 @@ class Plan:
     label_columns: list[int]  # asked for as labels: anything goes
     label_rows: frozenset[str] = frozenset()
     extra_rows: int = 0  # rows after the header that are no data (GCT 1.3)
+    announced_rows: int | None = None  # rows of data that there must be (GCT)
     line_bytes: int = MEGABYTE
 
     @property
@@ -68,30 +70,26 @@ def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
     plan.line_bytes = line_bytes
     if not numeric:
         raise find_problem(plan) or TableError(f"{text.path}: there is no column of numbers")
-    return source_of_plan(plan, kind)
+    return source_of_plan(plan, kind, {})
 
 
-def open_matrix(
-    text: TextFile, kind: str, header: list[str], numeric: list[int], lines: tuple[int, int]
-) -> tuple[Plan, Source]:
-    """Open a file of a kind that says itself which columns are samples.
-
-    ``lines``: the number of the header's line, and of the rows after it that are no data.
-    """
+def plan_matrix(
+    text: TextFile, header: list[str], numeric: list[int], line: int, extra_rows: int = 0
+) -> Plan:
+    """The plan for a format that says itself which columns are samples; `line` is that of the header."""
     if not numeric:
         raise TableError(f"{text.path}: there is no column of values")
     _, line_bytes = _find_text(text, header, numeric, labels_allowed=False)
-    plan = Plan(text, header, sum(lines), "columns", numeric, [], [])
-    plan.extra_rows, plan.line_bytes = lines[1], line_bytes
-    return plan, source_of_plan(plan, kind)
+    plan = Plan(text, header, line + extra_rows, "columns", numeric, [], [])
+    plan.extra_rows, plan.line_bytes = extra_rows, line_bytes
+    return plan
 
 
-def source_of_plan(plan: Plan, kind: str) -> Source:
-    """The rows of a planned file as a source."""
+def source_of_plan(plan: Plan, kind: str, labels: dict[str, np.ndarray]) -> Source:
+    """The rows of a planned file as a source; rows that are labels come to `labels` in a pass."""
     names = [plan.header[j] for j in plan.numeric]
-    source = Source(plan.text.path, kind, plan.orientation, names, lambda _: iter(()))
-    source.blocks = lambda n_rows: iter_blocks(plan, n_rows, source.labels)
-    return source
+    blocks = partial(iter_blocks, plan, labels)
+    return Source(plan.text.path, kind, plan.orientation, names, blocks, labels)
 
 
 def read_header(text: TextFile) -> tuple[list[str], int]:
@@ -147,7 +145,12 @@ def _find_text(
         line_bytes = max(line_bytes, sum(map(len, row)) + len(row))
         for j in undecided if labels_allowed else ():
             if row[j] not in MISSING and not is_number(row[j]):
-                _refuse_suspect(text, row[j], header[j], line)
+                if is_suspect(row[j]):
+                    problem = f"is neither a number nor plain text ({number_problem(row[j])})"
+                    raise TableError(
+                        f"{text.path}: line {line}, column {quoted(header[j])}: {quoted(row[j])} {problem}; "
+                        "correct it, or name the column in label_columns or ignore_columns"
+                    )
                 found.append(j)
         undecided = [j for j in undecided if row[j] in MISSING]
         if not undecided:
@@ -183,18 +186,10 @@ def check_width(text: TextFile, header: list[str], row: list[str], line: int) ->
     raise TableError(f"{text.path}: {cells}; {hint}")
 
 
-def _refuse_suspect(text: TextFile, cell: str, column: str, line: int) -> None:
-    if is_suspect(cell):
-        raise TableError(
-            f"{text.path}: line {line}, column {quoted(column)}: {quoted(cell)} is neither a number nor plain "
-            f"text ({number_problem(cell)}); correct it, or name the column in label_columns or ignore_columns"
-        )
-
-
 # ---------------------------------------------------------------------------------------- blocks of values
 
 
-def iter_blocks(plan: Plan, n_rows: int | None, row_labels: dict) -> Iterator[Block]:
+def iter_blocks(plan: Plan, row_labels: dict, n_rows: int | None) -> Iterator[Block]:
     """Blocks of rows of the file, checked; at the end the rows that are labels are put into `row_labels`."""
     arrow_csv = require("pyarrow.csv", "io", WISH)
     size = _block_bytes(plan.line_bytes, n_rows)
@@ -204,11 +199,18 @@ def iter_blocks(plan: Plan, n_rows: int | None, row_labels: dict) -> Iterator[Bl
             pass
     options = _parser_options(plan, size, quotes)
     labels: dict[str, list[str]] = {}
+    count = 0
     with _located(plan):
         for stream in plan.text.streams(plan.first_line, size):
             for batch in arrow_csv.open_csv(stream, *options):
                 if batch.num_rows:
                     yield _block(plan, batch, labels)
+                    count += batch.num_rows
+    if plan.announced_rows not in (None, count):
+        raise TableError(
+            f"{plan.text.path}: line 2 announces {plan.announced_rows} features, the file has {count}; "
+            "it is truncated or line 2 is wrong"
+        )
     row_labels.update({name: label_array(cells) for name, cells in labels.items()})
     absent = listed(sorted(plan.label_rows.difference(labels)))
     if absent:

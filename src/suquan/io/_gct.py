@@ -1,6 +1,5 @@
 """GCT 1.2 and 1.3: samples in columns after a few lines that say how many there are."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -8,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from suquan.io._cells import label_array
-from suquan.io._delimited import Plan, check_width, open_matrix, read_header
+from suquan.io._delimited import Plan, check_width, plan_matrix, read_header, source_of_plan
 from suquan.io._errors import TableError, listed, quoted
-from suquan.io._source import Block, ReadOptions, Source
+from suquan.io._sinks import ColumnSink
+from suquan.io._source import ReadOptions, Source
 from suquan.io._text import TextFile
-from suquan.io._text_sinks import ColumnSink
 
 
 class Sizes(NamedTuple):
@@ -36,11 +35,9 @@ def open_gct(text: TextFile, kind: str, options: ReadOptions) -> Source:
             f"the header has {len(header)} columns"
         )
     numeric = [j for j in range(first, len(header)) if header[j] not in options.ignore_columns]
-    plan, source = open_matrix(text, kind, header, numeric, (line, sizes.n_label_rows))
-    source.labels.update(_labels(plan))
-    rows = source.blocks
-    source.blocks = lambda n_rows: _counted(plan, rows(n_rows), sizes.n_features)
-    return source
+    plan = plan_matrix(text, header, numeric, line, sizes.n_label_rows)
+    plan.announced_rows = sizes.n_features
+    return source_of_plan(plan, kind, _labels(plan))
 
 
 def _sizes(text: TextFile) -> Sizes:
@@ -71,19 +68,6 @@ def _labels(plan: Plan) -> dict[str, np.ndarray]:
         # The format's own mark for a missing label.
         labels[row[0]] = label_array(["" if row[j] == "na" else row[j] for j in plan.numeric])
     return labels
-
-
-def _counted(plan: Plan, blocks: Iterator[Block], n_features: int) -> Iterator[Block]:
-    """The blocks, with their rows counted against the announced number."""
-    count = 0
-    for block in blocks:
-        count += len(block.names)
-        yield block
-    if count != n_features:
-        raise TableError(
-            f"{plan.text.path}: line 2 announces {n_features} features, the file has {count}; "
-            "it is truncated or line 2 is wrong"
-        )
 
 
 class GctSink(ColumnSink):

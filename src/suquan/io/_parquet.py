@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -237,65 +237,49 @@ class ParquetMatrix(Matrix):
 # ------------------------------------------------------------------------------------------------- writing
 
 
-def _open_writer(target: Target, fields: Sequence[Any]) -> Any:
-    arrow, parquet = require("pyarrow", "io", WISH), require("pyarrow.parquet", "io", WISH)
-    # Dictionaries and statistics help neither with measurements nor with thousands of columns.
-    return parquet.ParquetWriter(
-        target.path,
-        arrow.schema(fields),
-        compression="zstd",
-        use_dictionary=False,
-        write_statistics=False,
-        write_page_checksum=True,
-    )
-
-
-def _write_rows(
-    writer: Any, names: list[str], labels: list[np.ndarray], values: np.ndarray
-) -> None:
-    arrow = require("pyarrow", "io", WISH)
-    arrays = [arrow.array(names, arrow.string())]
-    for column in labels:
-        is_text = column.dtype.kind != "f"
-        cells = [cell or None for cell in column.tolist()] if is_text else column
-        arrays.append(arrow.array(cells, arrow.string() if is_text else None, from_pandas=True))
-    arrays += [arrow.array(column, from_pandas=True) for column in values.T]
-    writer.write_table(arrow.Table.from_arrays(arrays, schema=writer.schema))
-
-
 class ParquetRowSink(Sink):
     """Samples in rows, in groups that are as large as memory allows: each costs a line in the file's index."""
 
-    def __init__(self, target: Target):
+    def __init__(self, target: Target, first: str = "sample"):
         super().__init__(target)
-        self._header = target.header()
+        self._header = target.header(first)
         self._writer: Any = None
-        self._waiting: list[Table] = []
+        self._waiting: list[Block] = []
 
     def write(self, block: Table) -> None:
         """Append samples."""
+        self.add(Block(block.sample_names, block.values, block.labels))
+
+    def add(self, block: Block) -> None:
+        """Append rows, which wait until there are enough of them."""
         self._waiting.append(block)
-        if sum(part.n_samples for part in self._waiting) >= rows_at_once(block.n_features):
+        if sum(len(part.names) for part in self._waiting) >= rows_at_once(block.values.shape[1]):
             self._write_group()
 
     def _write_group(self) -> None:
-        parts = [Block(t.sample_names, t.values, t.labels) for t in self._waiting]
-        block, self._waiting = Block.join(parts), []
-        if self._writer is None:
-            self._writer = _open_writer(self.target, self._fields(block))
+        arrow, parquet = require("pyarrow", "io", WISH), require("pyarrow.parquet", "io", WISH)
+        block, self._waiting = Block.join(self._waiting), []
+        arrays = [arrow.array(block.names.tolist(), arrow.string())]
+        for column in block.labels.values():
+            is_text = column.dtype.kind != "f"
+            cells = [cell or None for cell in column.tolist()] if is_text else column
+            arrays.append(arrow.array(cells, arrow.string() if is_text else None, from_pandas=True))
         values = block.values.astype(self.target.dtype, copy=False)
-        _write_rows(self._writer, block.names.tolist(), list(block.labels.values()), values)
-
-    def _fields(self, block: Block) -> list:
-        arrow = require("pyarrow", "io", WISH)
-        number = arrow.from_numpy_dtype(self.target.dtype)
-        first, *names = self._header
-        fields = [arrow.field(first, arrow.string())]
-        for name in names:
-            label = block.labels.get(name)
-            kind = number if label is None or label.dtype.kind == "f" else arrow.string()
-            fields.append(arrow.field(name, kind, metadata=None if label is None else LABEL))
-        return fields
+        arrays += [arrow.array(column, from_pandas=True) for column in values.T]
+        marks = [None, *[LABEL] * len(block.labels), *[None] * values.shape[1]]
+        fields = zip(self._header, (array.type for array in arrays), marks, strict=True)
+        schema = arrow.schema([arrow.field(n, t, metadata=mark) for n, t, mark in fields])
+        if self._writer is None:
+            # Dictionaries and statistics help neither with measurements nor with thousands of columns.
+            self._writer = parquet.ParquetWriter(
+                self.target.path,
+                schema,
+                compression="zstd",
+                use_dictionary=False,
+                write_statistics=False,
+                write_page_checksum=True,
+            )
+        self._writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
     def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
         """Write the last group."""
@@ -309,7 +293,7 @@ class ParquetRowSink(Sink):
 
 
 class ParquetColumnSink(TurnedSink):
-    """Samples in columns, written when all are known."""
+    """Samples in columns, written when all are known: features are the rows then."""
 
     def __init__(self, target: Target):
         if target.labels:
@@ -321,10 +305,8 @@ class ParquetColumnSink(TurnedSink):
 
     def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
         """Write groups of features."""
-        arrow = require("pyarrow", "io", WISH)
-        number = arrow.from_numpy_dtype(self.target.dtype)
-        fields = [arrow.field("" if "feature" in samples else "feature", arrow.string())]
-        fields += [arrow.field(name, number) for name in samples]
-        with _open_writer(self.target, fields) as writer:
+        rows = ParquetRowSink(replace(self.target, features=samples), "feature")
+        with closing(rows):
             for names, values in self.features():
-                _write_rows(writer, names, [], values)
+                rows.add(Block(np.array(names), values, {}))
+            rows.finish([], {})

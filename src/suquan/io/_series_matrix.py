@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from suquan.io._cells import label_array
-from suquan.io._delimited import open_matrix, read_header
+from suquan.io._delimited import plan_matrix, read_header, source_of_plan
 from suquan.io._errors import TableError, one_line, quoted
 from suquan.io._source import ReadOptions, Source
 from suquan.io._text import TextFile
@@ -21,10 +21,10 @@ def open_series_matrix(text: TextFile, kind: str, options: ReadOptions) -> Sourc
     text = replace(text, skip=skip, end=END)
     header, line = read_header(text)
     keep = [j for j in range(1, len(header)) if header[j] not in options.ignore_columns]
-    _, source = open_matrix(text, kind, header, keep, (line, 0))
+    plan = plan_matrix(text, header, keep, line)
     cells = [(key, [row[j - 1] for j in keep]) for key, row in _sample_cells(text, lines, header)]
-    source.labels.update({name: label_array(column) for name, column in _labels(cells).items()})
-    return source
+    labels = {name: label_array(column) for name, column in _labels(cells).items()}
+    return source_of_plan(plan, kind, labels)
 
 
 def _sample_lines(text: TextFile) -> tuple[list[tuple[int, list[str]]], int]:

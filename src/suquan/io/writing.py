@@ -12,9 +12,8 @@ from suquan.io._kinds import KNOWN, FileKind, kind_of_name
 from suquan.io._matrices import H5adSink
 from suquan.io._npz import NpzSink
 from suquan.io._parquet import ParquetColumnSink, ParquetRowSink
-from suquan.io._sinks import Sink, Target
+from suquan.io._sinks import ColumnSink, RowSink, Sink, Target
 from suquan.io._table import Table
-from suquan.io._text_sinks import ColumnSink, RowSink
 
 # The sink of every kind for samples in rows, and for samples in columns.
 SINKS: dict[str, tuple[type[Sink], type[Sink]]] = {
