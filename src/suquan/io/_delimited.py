@@ -58,7 +58,8 @@ def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
     def row_names() -> Iterator[str]:
         return (row[0] for _, row in islice(text.rows(), 1, None))
 
-    orientation = choose_orientation(text.path, options, header, row_names, text.count_rows)
+    count_rows = partial(text.count_rows, first_line)
+    orientation = choose_orientation(text.path, options, header, row_names, count_rows)
     ignored = _find_columns(text, header, options.ignore_columns, "ignore_columns")
     by_rows = orientation == "rows"
     labels = _find_columns(text, header, options.label_columns, "label_columns") if by_rows else []
@@ -193,7 +194,7 @@ def iter_blocks(plan: Plan, row_labels: dict, n_rows: int | None) -> Iterator[Bl
     """Blocks of rows of the file, checked; at the end the rows that are labels are put into `row_labels`."""
     arrow_csv = require("pyarrow.csv", "io", WISH)
     size = _block_bytes(plan.line_bytes, n_rows)
-    quotes = plan.text.has_quotes()
+    quotes = plan.text.has_quotes(plan.first_line)
     if quotes:  # PyArrow would read past text after a closing quote, or a quote left open.
         for _ in plan.text.rows():
             pass

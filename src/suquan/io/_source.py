@@ -18,11 +18,9 @@ from suquan.io._table import as_values
 
 FEW_ROWS = 10  # a table of so few rows is too small to be taken for genes
 VALUES = 4 * 2**20  # values of a table that are held at a time: 32 MiB of doubles
-_ID = r"s?([ _.-]?(id|name|symbol)s?)?"
-SAMPLE_WORD = re.compile(rf"(sample|patient|subject|individual|cell|array){_ID}", re.IGNORECASE)
-FEATURE_WORD = re.compile(
-    rf"(feature|gene|symbol|probe|probe[ _.-]?set|transcript|protein){_ID}|id_ref", re.IGNORECASE
-)
+# Words in the heading of the column of names, by what the rows then are.
+SAMPLE_WORDS = {"sample", "patient", "subject", "individual", "donor", "cell"}
+FEATURE_WORDS = {"feature", "gene", "probe", "probeset", "transcript", "protein", "symbol", "ref"}
 
 
 def rows_at_once(width: int) -> int:
@@ -149,10 +147,12 @@ def choose_orientation(
         return options.samples
     if options.sample_names is not None:
         return _by_overlap(path, options.sample_names, row_names(), columns)
-    if set(options.label_columns).intersection(columns) or SAMPLE_WORD.fullmatch(header[0]):
+    if set(options.label_columns).intersection(columns):
         return "rows"
-    if FEATURE_WORD.fullmatch(header[0]):
-        return "columns"
+    words = {word.removesuffix("s") for word in re.split("[^a-z]+", header[0].lower())}
+    are_samples, are_features = bool(words & SAMPLE_WORDS), bool(words & FEATURE_WORDS)
+    if are_samples != are_features:
+        return "rows" if are_samples else "columns"
     n, p = count_rows(), len(columns)
     if n > max(p, FEW_ROWS):
         raise TableError(

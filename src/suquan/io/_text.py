@@ -94,18 +94,17 @@ class TextFile:
             if row:
                 yield self.skip + reader.line_num, row
 
-    def count_rows(self) -> int:
-        """Rows after the header."""
-        if self.has_quotes():
+    def count_rows(self, skip: int) -> int:
+        """Rows after ``skip`` lines of the file, of which the last is the header."""
+        if self.has_quotes(skip):
             return sum(1 for _ in self.rows()) - 1
-        return sum(1 for line in self.lines() if line.strip("\r\n")) - 1
+        return sum(1 for line in self.lines(skip) if line.strip("\r\n"))
 
-    def has_quotes(self) -> bool:
-        """Whether a cell may be in quotes."""
-        with self.open() as file:
-            return self.quoted and any(
-                b'"' in part for part in iter(lambda: file.read(MEGABYTE), b"")
-            )
+    def has_quotes(self, skip: int) -> bool:
+        """Whether there are quotes after ``skip`` lines of the file."""
+        with self.open(skip) as file:
+            parts = iter(lambda: file.read(MEGABYTE), b"")
+            return self.quoted and any(b'"' in part for part in parts)
 
     def streams(self, skip: int, size: int) -> Iterator[Any]:
         """The table after ``skip`` lines of the file, in streams that PyArrow owns and that end with a row.
