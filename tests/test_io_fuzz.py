@@ -18,7 +18,6 @@ from suquan.io import (
     Table,
     TableError,
     _delimited,
-    _text,
     iter_row_blocks,
     read_labels,
     read_table,
@@ -37,7 +36,7 @@ def read_or_refuse(path, **options):
     table = blocks = None
     with suppress(TableError):
         table = read_table(path, **options)
-    with suppress(TableError), mock.patch.object(_delimited, "_part_bytes", return_value=29):
+    with suppress(TableError), mock.patch.object(_delimited, "_block_bytes", return_value=300):
         blocks = list(iter_row_blocks(path, rows_per_block=3, **options))
     assert (table is None) == (blocks is None)
     if table is not None:
@@ -271,39 +270,30 @@ def test_the_small_table_itself_is_read(tmp_path):
         assert read_or_refuse(tmp_path / f"t.{suffix}") is not None
 
 
-CELL = st.text('a"\n,;1 ', max_size=6)
+NOTE = st.text('a"\n,;1 ', max_size=6)
 
 
 @quick
 @given(
-    rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=8),
+    notes=st.lists(NOTE, min_size=1, max_size=40),
     line_end=st.sampled_from(["\n", "\r\n"]),
     all_quoted=st.booleans(),
-    size=st.integers(1, 20),
 )
-def test_parts_end_where_rows_end(tmp_path, rows, line_end, all_quoted, size):
-    """Split by Python's csv module part by part, the text gives what it gives at once."""
+def test_line_breaks_between_quotes_are_part_of_a_cell(tmp_path, notes, line_end, all_quoted):
+    """Wherever the parser's blocks end."""
     quoting = csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL
     text = io.StringIO(newline="")
+    rows = [["sample", "note", "x"], *([f"s{i}", note, i] for i, note in enumerate(notes))]
     csv.writer(text, lineterminator=line_end, quoting=quoting).writerows(rows)
     path = tmp_path / "t.csv"
     path.write_bytes(text.getvalue().encode())
-    table = _text.TextFile(path, gzipped=False, delimiter=",")
-    with table.open() as file:
-        parts = [bytes(part).decode() for part in table.parts(file, size)]
-    assert "".join(parts) == text.getvalue()
-    split = [row for part in parts for row in csv.reader(io.StringIO(part, newline=""))]
-    assert [tuple(row) for row in split] == rows
-    assert (
-        len(parts) == 1
-        or max(map(len, parts)) < size + max(len(",".join(row)) for row in split) * 3 + 8
-    )
+    with mock.patch.object(_delimited, "_block_bytes", return_value=64):
+        blocks = list(iter_row_blocks(path, label_columns=["note"], rows_per_block=3))
+    assert [note for block in blocks for note in block.labels["note"].tolist()] == notes
+    assert [x for block in blocks for x in block.values[:, 0].tolist()] == list(range(len(notes)))
 
 
 def test_quotes_inside_a_cell_are_text(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_bytes(b'5" pipe,1\n"a\nb",2\nx""y,3\n')
-    text = _text.TextFile(path, gzipped=False, delimiter=",")
-    with text.open() as file:
-        parts = [bytes(part) for part in text.parts(file, 1)]
-    assert parts == [b'5" pipe,1\n', b'"a\nb",2\n', b'x""y,3\n']
+    path.write_bytes(b'sample,x\n5" pipe,1\nx""y,3\n')
+    assert read_or_refuse(path).sample_names.tolist() == ['5" pipe', 'x""y']

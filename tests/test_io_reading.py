@@ -3,6 +3,7 @@
 import gzip
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from suquan.io import TableError, iter_row_blocks, read_table
@@ -108,6 +109,58 @@ def test_samples_that_cannot_be_found_are_an_error(tmp_path, names, said):
         read(tmp_path, "x,s1,s2\ng1,1,2\ng2,3,4\n", sample_names=names)
 
 
+def tall(heading, n_rows=40, n_columns=20, separator=","):
+    """A table with more rows than columns."""
+    lines = [[heading, *(f"c{j}" for j in range(n_columns))]]
+    lines += [[f"r{i}", *("1.5" for _ in range(n_columns))] for i in range(n_rows)]
+    return "\n".join(separator.join(line) for line in lines)
+
+
+@pytest.mark.parametrize("heading", ["", "id", "X", "sample of a gene"])
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.parquet"])
+def test_a_tall_table_of_which_nothing_says_where_its_samples_lie(tmp_path, heading, name):
+    """The rows of expression files are genes more often than not."""
+    path = tmp_path / name
+    if name == "t.parquet":
+        frame = pd.DataFrame(np.ones((40, 20)), columns=[f"c{j}" for j in range(20)])
+        frame.insert(0, heading, [f"r{i}" for i in range(40)])
+        frame.to_parquet(path, index=False)
+    else:
+        text = tall(heading, separator="," if name == "t.csv" else "\t").encode()
+        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    said = "40 samples of 20 features, or 20 samples of 40 features.*--samples rows|columns"
+    for read_it in (read_table, iter_row_blocks):
+        with pytest.raises(TableError, match=said):
+            read_it(path)
+    assert read_table(path, samples="rows").n_samples == 40
+    assert read_table(path, samples="columns").n_samples == 20
+    assert read_table(path, sample_names=["c3"]).orientation == "columns"
+    if name != "t.parquet":
+        assert read_table(path, label_columns=["c3"]).n_samples == 40
+
+
+@pytest.mark.parametrize(
+    ("heading", "orientation"),
+    [
+        ("sample", "rows"),
+        ("Patient_ID", "rows"),
+        ("gene", "columns"),
+        ("Probe Set", "columns"),
+        ("ID_REF", "columns"),
+    ],
+)
+def test_the_heading_of_the_names_says_where_the_samples_lie(tmp_path, heading, orientation):
+    for n_rows, n_columns in [(40, 20), (20, 40)]:
+        path = write(tmp_path, tall(heading, n_rows, n_columns))
+        assert read_table(path).orientation == orientation
+
+
+def test_wide_and_tiny_tables_have_their_samples_in_rows(tmp_path):
+    for n_rows, n_columns in [(20, 40), (40, 40), (10, 1)]:
+        table = read_table(write(tmp_path, tall("id", n_rows, n_columns)))
+        assert table.values.shape == (n_rows, n_columns)
+
+
 # ------------------------------------------------------------------------------------------------- refused
 
 REFUSED = {
@@ -163,14 +216,14 @@ def test_doubtful_files_are_refused_with_the_place(tmp_path, case):
 
 
 def test_the_place_is_found_far_down_the_file(tmp_path):
-    lines = ["id,a,b"] + [f"s{i},{i},1" for i in range(200_000)]
+    lines = ["sample,a,b"] + [f"s{i},{i},1" for i in range(200_000)]
     lines[150_001] = "s150000,150000,1.2.3"
     with pytest.raises(TableError, match=r"line 150002, column 'b': '1.2.3'"):
         read_table(write(tmp_path, "\n".join(lines)))
 
 
 def test_a_column_that_shows_text_late_is_named(tmp_path):
-    text = "id,a,b\n" + "".join(f"s{i},1,NA\n" for i in range(200)) + "t,1,word\n"
+    text = "sample,a,b\n" + "".join(f"s{i},1,NA\n" for i in range(200)) + "t,1,word\n"
     with pytest.raises(TableError, match=r"line 202, column 'b': 'word'.*label_columns"):
         read_table(write(tmp_path, text))
     table = read_table(write(tmp_path, text), label_columns=["b"])

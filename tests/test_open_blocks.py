@@ -197,7 +197,7 @@ def test_columns_of_a_parquet_file_are_chosen_as_when_it_is_read(tmp_path, value
 
 
 def test_blocks_fit_the_storage(tmp_path, values, monkeypatch):
-    sources = "suquan.io._block_sources.BYTES_PER_BLOCK"
+    sources = "suquan.io._matrices.BYTES_PER_BLOCK"
     monkeypatch.setattr(sources, 13 * P * 8)
     rows = {
         kind: open_blocks(make(kind, tmp_path, values)).chunks[0]
@@ -409,7 +409,7 @@ def test_a_chunk_that_ends_early_is_a_table_error(tmp_path, values):
     path = make("zarr 3, not compressed", tmp_path, values)
     chunk = path / "c" / "1" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-8])
-    with pytest.raises(TableError, match=r"x\.zarr: damaged.*chunk 1 ends early"):
+    with pytest.raises(TableError, match=r"x\.zarr: damaged"):
         open_blocks(path).compute()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from suquan.io import Table, TableWriter, iter_row_blocks
-from suquan.io._tiles import Tiles
+from suquan.io._source import Tiles
 from suquan.preprocessing import quantile_normalize
 from suquan.ranking import MISSING, TIES, check_choice
 from suquan.targets import LEARNED, make_target_quantiles, mean_target, median_target, sort_samples

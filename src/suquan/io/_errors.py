@@ -8,6 +8,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
+PROBLEMS: dict[type[Exception], str] = {
+    FileNotFoundError: "there is no such file; check the path",
+    IsADirectoryError: "this is a directory; give a file",
+    NotADirectoryError: "a part of the path is not a directory; check it",
+    PermissionError: "no permission; check who owns the file",
+    MemoryError: "the table does not fit in memory; read it in blocks",
+}
+
 
 class TableError(ValueError):
     """A file cannot be read or written as asked.
@@ -63,20 +72,12 @@ def file_errors(path: Path, *others: type[BaseException]) -> Iterator[None]:
         yield
     except TableError:
         raise
-    except FileNotFoundError:
-        raise TableError(f"{path}: there is no such file; check the path") from None
-    except IsADirectoryError:
-        raise TableError(f"{path}: this is a directory; give a file") from None
-    except NotADirectoryError:
-        raise TableError(f"{path}: a part of the path is not a directory; check it") from None
-    except PermissionError:
-        raise TableError(f"{path}: no permission; check who owns the file") from None
-    except MemoryError:
-        raise TableError(f"{path}: the table does not fit in memory; read it in blocks") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-        raise TableError(
-            f"{path}: damaged or truncated ({one_line(error)}); fetch or write it again"
-        ) from error
+    except tuple(PROBLEMS) as error:
+        problem = next(said for kind, said in PROBLEMS.items() if isinstance(error, kind))
+        raise TableError(f"{path}: {problem}") from None
+    except DAMAGE as error:
+        cure = "fetch or write it again"
+        raise TableError(f"{path}: damaged or truncated ({one_line(error)}); {cure}") from error
     except OSError as error:
         raise TableError(f"{path}: cannot be used ({one_line(error)})") from error
     except others as error:

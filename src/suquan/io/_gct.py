@@ -1,55 +1,48 @@
 """GCT 1.2 and 1.3: samples in columns after a few lines that say how many there are."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
 from suquan.io._cells import label_array
-from suquan.io._delimited import Plan, iter_blocks, matrix_plan, read_header
-from suquan.io._delimited_sinks import MISSING_CELL, ColumnSink, TextOut, number_cells
+from suquan.io._delimited import Plan, check_width, plan_matrix, read_header, source_of_plan
 from suquan.io._errors import TableError, listed, quoted
-from suquan.io._source import Block, ReadOptions, Source
+from suquan.io._sinks import ColumnSink
+from suquan.io._source import ReadOptions, Source
 from suquan.io._text import TextFile
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """The second line of the file."""
 
     n_features: int
     n_samples: int
-    n_feature_columns: int  # columns before the values, besides the names
-    n_label_rows: int  # rows before the values, besides the header
+    n_feature_columns: int = 1  # columns before the values, besides the names
+    n_label_rows: int = 0  # rows before the values, besides the header
 
 
-def open_gct(text: TextFile, options: ReadOptions) -> Source:
-    """Open a GCT file; ``text`` has no quotes and skips the two lines before the header."""
+def open_gct(text: TextFile, kind: str, options: ReadOptions) -> Source:
+    """Open a GCT file."""
+    text = replace(text, quoted=False, skip=2)
     sizes = _sizes(text)
-    header, n_header_lines = read_header(text)
+    header, line = read_header(text)
     first = 1 + sizes.n_feature_columns
     if len(header) != first + sizes.n_samples:
         raise TableError(
             f"{text.path}: line 2 announces {sizes.n_samples} samples after {first} other columns, "
             f"the header has {len(header)} columns"
         )
-    ignored = set(options.ignore_columns)
-    numeric = [j for j in range(first, len(header)) if header[j] not in ignored]
-    plan = matrix_plan(text, header, n_header_lines, numeric, sizes.n_label_rows)
-    return Source(
-        path=text.path,
-        kind="gct",
-        orientation="columns",
-        column_names=[header[j] for j in numeric],
-        blocks=lambda n_rows: _counted_blocks(plan, n_rows, sizes.n_features),
-        column_labels=_labels(plan, sizes.n_label_rows),
-    )
+    numeric = [j for j in range(first, len(header)) if header[j] not in options.ignore_columns]
+    plan = plan_matrix(text, header, numeric, line, sizes.n_label_rows)
+    plan.announced_rows = sizes.n_features
+    return source_of_plan(plan, kind, _labels(plan))
 
 
 def _sizes(text: TextFile) -> Sizes:
     lines = text.lines(skip=0)
-    version = next(lines, "").strip()
-    numbers = next(lines, "").split()
+    version, numbers = next(lines, "").strip(), next(lines, "").split()
     wanted = {"#1.2": 2, "#1.3": 4}.get(version)
     if wanted is None:
         raise TableError(
@@ -60,43 +53,21 @@ def _sizes(text: TextFile) -> Sizes:
             f"{text.path}: line 2 of a GCT file {version} holds {wanted} whole numbers, "
             f"not {quoted(' '.join(numbers))}"
         )
-    counts = [int(number) for number in numbers]
-    if version == "#1.2":
-        return Sizes(counts[0], counts[1], 1, 0)
-    return Sizes(*counts)
+    return Sizes(*map(int, numbers))
 
 
-def _labels(plan: Plan, n_label_rows: int) -> dict[str, np.ndarray]:
-    rows = plan.text.rows()
-    next(rows)
+def _labels(plan: Plan) -> dict[str, np.ndarray]:
     labels: dict[str, np.ndarray] = {}
-    for _, (line, row) in zip(range(n_label_rows), rows, strict=False):
-        if len(row) != len(plan.header):
-            raise TableError(
-                f"{plan.text.path}: line {line} has {len(row)} cells, the header has {len(plan.header)}"
-            )
+    for line, row in islice(plan.text.rows(), 1, 1 + plan.extra_rows):
+        check_width(plan.text, plan.header, row, line)
         if not row[0] or row[0] in labels:
             raise TableError(
                 f"{plan.text.path}: line {line}: {quoted(row[0])} cannot name a row of labels; "
                 "give each a name of its own"
             )
         # The format's own mark for a missing label.
-        cells = ["" if row[j] == "na" else row[j] for j in plan.numeric]
-        labels[row[0]] = label_array(cells)
+        labels[row[0]] = label_array(["" if row[j] == "na" else row[j] for j in plan.numeric])
     return labels
-
-
-def _counted_blocks(plan: Plan, n_rows: int | None, n_features: int) -> Iterator[Block]:
-    """The blocks, with their rows counted against the announced number."""
-    count = 0
-    for block in iter_blocks(plan, n_rows, {}):
-        count += len(block.names)
-        yield block
-    if count != n_features:
-        raise TableError(
-            f"{plan.text.path}: line 2 announces {n_features} features, the file has {count}; "
-            "it is truncated or line 2 is wrong"
-        )
 
 
 class GctSink(ColumnSink):
@@ -104,20 +75,16 @@ class GctSink(ColumnSink):
 
     quoted = False
 
-    def write_rows(self, out: TextOut) -> None:
-        """The lines before the header, the header, labels, features."""
-        labels, names = self.labels(), self.sample_names()
-        before = [] if labels else ["na"]
-        taken = {"id", "Name", "Description"}.intersection(names)
+    def write_rows(self, out, samples: list[str], labels: dict[str, np.ndarray]) -> None:
+        """Write the lines before the header, the header, labels, features."""
+        taken = {"id", "Name", "Description"}.intersection(samples)
         if taken:
             raise TableError(
-                f"{self._target.name}: {listed(sorted(taken))} is a column of its own in a GCT file; rename "
+                f"{self.target.name}: {listed(sorted(taken))} is a column of its own in a GCT file; rename "
                 "the sample"
             )
-        out.row(["#1.3" if labels else "#1.2"])
-        out.row([self.n_features, len(names), *([0, len(labels)] if labels else [])])
-        out.row([*(["id"] if labels else ["Name", "Description"]), *names])
-        for name, cells in labels.items():
-            out.row([name, *(cell if cell != "" else MISSING_CELL for cell in cells)])
-        for name, values in self.features():
-            out.row([name, *before, *number_cells(values)])
+        sizes = [len(self.target.features), len(samples)]
+        out.writerow(["#1.3" if labels else "#1.2"])
+        out.writerow([*sizes, *([0, len(labels)] if labels else [])])
+        out.writerow([*(["id"] if labels else ["Name", "Description"]), *samples])
+        self.write_matrix(out, labels, *([] if labels else ["na"]))

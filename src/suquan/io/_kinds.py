@@ -1,8 +1,8 @@
 """Kind of a table file: by its name, checked against its first bytes."""
 
 import gzip
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from suquan.io._errors import TableError, file_errors
 
@@ -37,8 +37,7 @@ SIGNATURES = {
 }
 
 
-@dataclass(frozen=True)
-class FileKind:
+class FileKind(NamedTuple):
     """Kind of a file and whether it is compressed with gzip."""
 
     kind: str
@@ -63,28 +62,19 @@ def kind_of_name(path: Path) -> FileKind:
 
 def kind_of_file(path: Path) -> FileKind:
     """Kind of an existing file; a tab-separated one that opens like a series matrix is one."""
-    by_name = kind_of_name(path)
+    kind, gzipped = kind_of_name(path)
     with file_errors(path):
         with path.open("rb") as file:
             start = file.read(8)
         if not start:
             raise TableError(f"{path}: the file is empty; a table has a header and rows")
-        _check_signature(path, by_name, start)
-        if by_name.kind == "tsv" and _first_text(path, by_name.gzipped).startswith(b"!"):
-            return FileKind("series_matrix", by_name.gzipped)
-    return by_name
-
-
-def _check_signature(path: Path, by_name: FileKind, start: bytes) -> None:
-    if by_name.gzipped:
-        if not start.startswith(b"\x1f\x8b"):
+        if gzipped and not start.startswith(b"\x1f\x8b"):
             raise TableError(f"{path}: not gzip-compressed data; name it without .gz")
-    elif by_name.kind in TEXT_KINDS:
         for signature, what in SIGNATURES.items():
-            if start.startswith(signature):
-                raise TableError(f"{path}: named as {by_name.kind} text, but this is {what}")
-
-
-def _first_text(path: Path, gzipped: bool) -> bytes:
-    with gzip.open(path) if gzipped else path.open("rb") as file:
-        return file.read(16).removeprefix(b"\xef\xbb\xbf").lstrip()
+            if kind in TEXT_KINDS and not gzipped and start.startswith(signature):
+                raise TableError(f"{path}: named as {kind} text, but this is {what}")
+        if kind == "tsv":
+            with gzip.open(path) if gzipped else path.open("rb") as text:
+                first = text.read(16).removeprefix(b"\xef\xbb\xbf").lstrip()
+            kind = "series_matrix" if first.startswith(b"!") else kind
+    return FileKind(kind, gzipped)

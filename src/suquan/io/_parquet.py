@@ -1,328 +1,312 @@
 """Parquet: a column of names, columns of numbers, and columns of text that are labels."""
 
-import json
+from __future__ import annotations
+
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from suquan.io import _budget
-from suquan.io._delimited import orientation_by_overlap
 from suquan.io._errors import TableError, file_errors, listed, quoted, require
-from suquan.io._sinks import Target
-from suquan.io._source import Block, ReadOptions, Source
+from suquan.io._matrices import Matrix, refuse_layer
+from suquan.io._sinks import Sink, Target, TurnedSink
+from suquan.io._source import (
+    Block,
+    MatrixNames,
+    ReadOptions,
+    Source,
+    choose_orientation,
+    rows_at_once,
+)
 from suquan.io._table import Table, repeated_names
-from suquan.io._tiles import Tiles
 
 WISH = "reading and writing Parquet files"
 LABEL = {b"suquan": b"label"}  # marks a column of numbers that is no feature
-ROWS_PER_GROUP = 2**20
+TEXT = {"string", "large_string", "string_view"}
+INTEGER = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+NUMBER = {*INTEGER, "halffloat", "float", "double", "null"}
+SMALL = {"float", "halffloat", "int8", "int16", "uint8", "uint16"}  # float32 holds every value
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Positions of the columns of each sort."""
+    """The columns of a file, sorted by what they hold."""
 
-    name: int
-    numeric: list[int]
-    labels: list[int]
+    path: Path
+    name: str
+    numeric: list[str]
+    labels: list[str]
     dtype: np.dtype
 
+    def block(self, table: Any, values: bool = True) -> Block:
+        """Rows of an Arrow table, with or without the values."""
+        columns = {name: table.column(name) for name in table.column_names}
+        numbers = np.empty((len(self.numeric) if values else 0, len(table)), dtype=self.dtype)
+        for row, name in zip(numbers, self.numeric, strict=False):
+            row[:] = _numbers(self.path, columns[name], name)
+        labels = {name: _label(self.path, columns[name], name) for name in self.labels}
+        return Block(_names(self.path, columns[self.name]), numbers.T, labels)
 
-def open_parquet(path: Path, options: ReadOptions) -> Source:
+
+def _open(path: Path) -> Any:
+    require("pyarrow", "io", WISH)
+    parquet = require("pyarrow.parquet", "io", WISH)
+    with file_errors(path, Exception):
+        return parquet.ParquetFile(path, page_checksum_verification=True)
+
+
+def _groups(path: Path, file: Any, columns: list[str] | None = None) -> Iterator[Any]:
+    """The row groups, one after the other; some columns of them."""
+    for group in range(file.num_row_groups):
+        with file_errors(path, Exception):
+            table = file.read_row_group(group, columns=columns, use_threads=False)
+        yield table
+
+
+def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a Parquet file."""
-    arrow = require("pyarrow", "io", WISH)
     with _open(path) as file:
-        schema = file.schema_arrow
-        name = _name_column(path, schema)
-        orientation = _orientation(path, file, name, options)
+        columns, orientation = _columns(path, file, options)
+    return Source(path, kind, orientation, columns.numeric, lambda _: _blocks(columns))
+
+
+def _blocks(columns: Columns) -> Iterator[Block]:
+    with _open(columns.path) as file:
+        for table in _groups(columns.path, file):
+            if len(table):
+                yield columns.block(table)
+
+
+def _name_column(path: Path, schema: Any) -> str:
+    """The column of names: the index of a pandas frame, otherwise the first column."""
+    names = schema.names  # once: every use builds the list anew
+    repeated = repeated_names(names)
+    if repeated:
+        raise TableError(f"{path}: column {listed(repeated)} occurs more than once")
+    index = []
+    with suppress(ValueError, AttributeError, TypeError):  # what is no JSON of pandas' says nothing
+        index = [name for name in schema.pandas_metadata["index_columns"] if name in names]
+    if len(index) > 1:
+        raise TableError(f"{path}: the index has {len(index)} levels; keep one, the names")
+    if len(names) < 2:
+        raise TableError(f"{path}: a table has a column of names and at least one of numbers")
+    return (index or names)[0]
+
+
+def _columns(path: Path, file: Any, options: ReadOptions) -> tuple[Columns, str]:
+    """Sort the columns by their types, and find out where the samples lie."""
+    schema = file.schema_arrow
+    fields = {field.name: field for field in schema}
+    name = _name_column(path, schema)
+    absent = [c for c in (*options.label_columns, *options.ignore_columns) if c not in fields]
+    if absent:
+        raise TableError(f"{path}: there is no column {listed(absent)}")
+    data = [c for c in fields if c != name and c not in options.ignore_columns]
+    labels = [c for c in data if _is_label(fields[c]) or c in options.label_columns]
+    numeric = [c for c in data if c not in set(labels)]
+    if not numeric:
+        raise TableError(f"{path}: there is no column of numbers")
+
+    def row_names() -> Iterator[str]:
+        for table in _groups(path, file, [name]):
+            yield from _names(path, table.column(name)).tolist()
+
+    orientation = choose_orientation(
+        path, options, [name, *data], row_names, lambda: file.metadata.num_rows
+    )
+    for column in numeric:
+        kind = fields[column].type
+        if str(kind) not in NUMBER:
+            raise TableError(
+                f"{path}: column {quoted(column)} is of type {kind}; wanted are numbers or text; name the "
+                "column in ignore_columns"
+            )
     if orientation == "columns" and options.label_columns:
         raise TableError(
             f"{path}: a Parquet file with samples in columns holds no labels; use a label file"
         )
-    columns = _columns(path, arrow, schema, name, orientation, options)
-    names = schema.names  # once: every use builds the list anew
-    return Source(
-        path=path,
-        kind="parquet",
-        orientation=orientation,
-        column_names=[names[j] for j in columns.numeric],
-        blocks=lambda n_rows: _blocks(path, columns, names, n_rows),
-    )
-
-
-def _open(path: Path):
-    parquet = require("pyarrow.parquet", "io", WISH)
-    arrow = require("pyarrow", "io", WISH)
-    with file_errors(path, arrow.ArrowException, ValueError, KeyError):
-        return parquet.ParquetFile(path, page_checksum_verification=True)
-
-
-def _name_column(path: Path, schema) -> int:
-    """Position of the names: the index of a pandas frame, otherwise the first column."""
-    repeated = repeated_names(schema.names)
-    if repeated:
-        raise TableError(f"{path}: column {listed(repeated)} occurs more than once")
-    index = [name for name in _pandas_index(schema) if name in schema.names]
-    if len(index) > 1:
-        raise TableError(f"{path}: the index has {len(index)} levels; keep one, the names")
-    if len(schema.names) < 2:
-        raise TableError(f"{path}: a table has a column of names and at least one of numbers")
-    return schema.names.index(index[0]) if index else 0
-
-
-def _pandas_index(schema) -> list[str]:
-    try:
-        index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    except (ValueError, AttributeError):
-        return []
-    return [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
-
-
-def _orientation(path: Path, file, name: int, options: ReadOptions) -> str:
-    if options.samples != "auto":
-        return options.samples
-    if options.sample_names is None:
-        return "rows"
-    rows = 0
-    for batch in _batches(path, file, ROWS_PER_GROUP, [name]):
-        rows += len(options.sample_names.intersection(_names(path, batch.column(0))))
-    columns = len(options.sample_names.intersection(file.schema_arrow.names))
-    return orientation_by_overlap(path, rows, columns, options.sample_names)
-
-
-def _columns(path: Path, arrow, schema, name: int, orientation: str, options) -> Columns:
-    """Sort the columns by their types."""
-    absent = [c for c in (*options.label_columns, *options.ignore_columns) if c not in schema.names]
-    if absent:
-        raise TableError(f"{path}: there is no column {listed(absent)}")
-    numeric, labels = [], []
-    for j, field in enumerate(schema):
-        if j == name or field.name in options.ignore_columns:
-            continue
-        if _is_label(arrow, field, options):
-            labels.append(j)
-        elif _is_number(arrow, field.type):
-            numeric.append(j)
-        else:
-            raise TableError(
-                f"{path}: column {quoted(field.name)} is of type {field.type}; wanted are numbers or text; "
-                "name the column in ignore_columns"
-            )
-    if labels and orientation == "columns":
+    if orientation == "columns" and labels:
         raise TableError(
-            f"{path}: column {quoted(schema.names[labels[0]])} is no sample; name it in ignore_columns"
+            f"{path}: column {quoted(labels[0])} is no sample; name it in ignore_columns"
         )
-    if not numeric:
-        raise TableError(f"{path}: there is no column of numbers")
-    return Columns(name, numeric, labels, _dtype(schema, numeric))
+    is_small = all(str(fields[column].type) in SMALL for column in numeric)
+    dtype = np.dtype(np.float32 if is_small else np.float64)
+    return Columns(path, name, numeric, labels, dtype), orientation
 
 
-def _is_label(arrow, field, options: ReadOptions) -> bool:
+def _is_label(field: Any) -> bool:
     marked = (field.metadata or {}).get(b"suquan") == b"label"
-    return marked or field.name in options.label_columns or _is_text(arrow, field.type)
+    return marked or _value_type(field.type) in {*TEXT, "bool"}
 
 
-def _is_text(arrow, kind) -> bool:
-    types = arrow.types
-    if types.is_dictionary(kind):
-        return _is_text(arrow, kind.value_type)
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_boolean(kind)
+def _value_type(kind: Any) -> str:
+    """The type as text; of categories, that of their values."""
+    return str(kind.value_type if str(kind).startswith("dictionary") else kind)
 
 
-def _is_number(arrow, kind) -> bool:
-    types = arrow.types
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind)
-
-
-def _dtype(schema, numeric: list[int]) -> np.dtype:
-    """float32 where it holds every value of every column."""
-    small = {"float", "halffloat", "int8", "int16", "uint8", "uint16"}
-    all_small = all(str(schema.field(j).type) in small for j in numeric)
-    return np.dtype(np.float32 if all_small else np.float64)
-
-
-def _batches(path: Path, file, n_rows: int, columns: list[int] | None = None) -> Iterator:
-    arrow = require("pyarrow", "io", WISH)
-    with file_errors(path, arrow.ArrowException, ValueError, KeyError):
-        # Group by group: over several groups PyArrow keeps the compressed bytes of those it has read.
-        for group in range(file.num_row_groups):
-            for batch in file.iter_batches(n_rows, row_groups=[group], use_threads=False):
-                # By position: a name with a dot would be taken for a path into a nested column.
-                yield batch if columns is None else batch.select(columns)
-
-
-def _blocks(path: Path, columns: Columns, names: list[str], n_rows: int | None) -> Iterator[Block]:
-    with _open(path) as file:
-        for batch in _batches(path, file, n_rows or ROWS_PER_GROUP):
-            if not batch.num_rows:
-                continue
-            values = np.empty((len(columns.numeric), batch.num_rows), dtype=columns.dtype)
-            for i, j in enumerate(columns.numeric):
-                values[i] = _numbers(path, batch.column(j), names[j])
-            labels = {names[j]: _label(path, batch.column(j), names[j]) for j in columns.labels}
-            yield Block(_names(path, batch.column(columns.name)), values.T, labels)
-
-
-def _numbers(path: Path, column, name: str) -> np.ndarray:
+def _numbers(path: Path, column: Any, name: str) -> np.ndarray:
     """The column as floats; Arrow refuses integers that are not exact."""
-    arrow = require("pyarrow", "io", WISH)
-    if arrow.types.is_floating(column.type):
-        return column.to_numpy(zero_copy_only=False)
     try:
-        return column.cast(arrow.float64()).to_numpy(zero_copy_only=False)
-    except arrow.ArrowInvalid:
+        floats = column.cast("float64") if str(column.type) in {*INTEGER, "null"} else column
+    except ValueError:
         raise TableError(
             f"{path}: column {quoted(name)} holds integers that are not exact as floats; convert them first"
         ) from None
+    return floats.to_numpy()
 
 
-def _names(path: Path, column) -> list[str]:
-    arrow = require("pyarrow", "io", WISH)
-    kind = column.type
-    if not (_is_text(arrow, kind) or arrow.types.is_integer(kind)) or arrow.types.is_boolean(kind):
+def _names(path: Path, column: Any) -> np.ndarray:
+    if _value_type(column.type) not in TEXT | INTEGER:
         raise TableError(
-            f"{path}: the first column must hold the names of the rows, it is of type {kind}; put names first"
+            f"{path}: the first column must hold the names of the rows, it is of type {column.type}; put names "
+            "first"
         )
     if column.null_count:
         raise TableError(f"{path}: a name is missing; give every row a name")
-    return [str(name) for name in column.to_pylist()]
+    return np.array(column.to_pylist(), dtype=str)
 
 
-def _label(path: Path, column, name: str) -> np.ndarray:
-    arrow = require("pyarrow", "io", WISH)
-    if _is_number(arrow, column.type):
-        return np.array(_numbers(path, column, name), dtype=np.float64)
-    cells = column.to_pylist()
-    if arrow.types.is_boolean(column.type):
-        return np.array([np.nan if cell is None else float(cell) for cell in cells])
-    if _is_text(arrow, column.type):
-        return np.array(["" if cell is None else cell for cell in cells], dtype=str)
+def _label(path: Path, column: Any, name: str) -> np.ndarray:
+    kind = _value_type(column.type)
+    if kind in NUMBER:
+        return _numbers(path, column, name).astype(np.float64)
+    if kind == "bool":
+        return np.array(column.to_pylist(), dtype=np.float64)
+    if kind in TEXT:
+        return np.array([cell or "" for cell in column.to_pylist()], dtype=str)
     raise TableError(f"{path}: column {quoted(name)} of type {column.type} cannot be a label")
+
+
+@dataclass(frozen=True)
+class ParquetMatrix(Matrix):
+    """The columns of numbers of a Parquet file with samples in rows."""
+
+    groups: tuple[int, ...] = ()  # rows of the row groups
+
+    kind = "parquet"
+
+    @classmethod
+    def open(cls, path: Path, options: ReadOptions) -> ParquetMatrix:
+        """Look at the schema; `options` say that samples lie in rows."""
+        refuse_layer(path, options, "parquet")
+        with _open(path) as file:
+            columns, _ = _columns(path, file, options)
+            groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+        if not sum(groups):
+            raise TableError(f"{path}: holds a header and no rows")
+        shape = (sum(groups), len(columns.numeric))
+        return cls(path, shape, columns.dtype, options, groups=tuple(groups))
+
+    def names(self) -> MatrixNames:
+        """Of the column of names and the header; the labels of the columns of text and those asked for."""
+        with _open(self.path) as file:
+            columns, _ = _columns(self.path, file, self.options)
+            wanted = [columns.name, *columns.labels]
+            parts = [columns.block(t, values=False) for t in _groups(self.path, file, wanted)]
+        block = Block.join(parts)
+        return MatrixNames(block.names.tolist(), columns.numeric, block.labels)
+
+    def row_bounds(self, rows_per_block: int | None) -> list[int]:
+        """Whole row groups, as many as fit into a block; any rows where a number was asked for."""
+        if rows_per_block is not None:
+            return super().row_bounds(rows_per_block)
+        bounds, end = [0], 0
+        for n_rows in self.groups:
+            if end > bounds[-1] and end + n_rows - bounds[-1] > self.fitting_rows:
+                bounds.append(end)
+            end += n_rows
+        return [*bounds, end]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The row groups that hold these rows, and of them these rows."""
+        firsts = np.cumsum([0, *self.groups])
+        parts = []
+        with _open(self.path) as file:
+            columns, _ = _columns(self.path, file, self.options)
+            self.check_header((file.metadata.num_rows, len(columns.numeric)), columns.dtype)
+            for group in np.flatnonzero((firsts[:-1] < stop) & (firsts[1:] > start)).tolist():
+                table = file.read_row_group(group, use_threads=False)
+                a, b = max(start - firsts[group], 0), min(stop - firsts[group], len(table))
+                parts.append(columns.block(table.slice(a, b - a)).values)
+        return np.ascontiguousarray(np.concatenate(parts))
 
 
 # ------------------------------------------------------------------------------------------------- writing
 
 
-class ParquetRowSink:
+class ParquetRowSink(Sink):
     """Samples in rows, in groups that are as large as memory allows: each costs a line in the file's index."""
 
-    def __init__(self, target: Target):
-        self._target = target
+    def __init__(self, target: Target, first: str = "sample"):
+        super().__init__(target)
+        self._header = target.header(first)
         self._writer: Any = None
-        self._waiting: list[Table] = []
+        self._waiting: list[Block] = []
 
     def write(self, block: Table) -> None:
         """Append samples."""
+        self.add(Block(block.sample_names, block.values, block.labels))
+
+    def add(self, block: Block) -> None:
+        """Append rows, which wait until there are enough of them."""
         self._waiting.append(block)
-        if sum(part.n_samples for part in self._waiting) >= _budget.rows(block.n_features):
+        if sum(len(part.names) for part in self._waiting) >= rows_at_once(block.values.shape[1]):
             self._write_group()
 
     def _write_group(self) -> None:
-        if not self._waiting:
-            return
-        first = self._waiting[0]
-        block = Table(
-            np.concatenate([part.values for part in self._waiting]),
-            np.concatenate([part.sample_names for part in self._waiting]),
-            first.feature_names,
-            {n: np.concatenate([p.labels[n] for p in self._waiting]) for n in first.labels},
-        )
-        self._waiting = []
-        arrow = require("pyarrow", "io", WISH)
-        arrays = [arrow.array(block.sample_names.tolist(), arrow.string())]
-        fields = [arrow.field(_free("sample", block), arrow.string())]
-        for name, column in block.labels.items():
-            arrays.append(_label_array(arrow, column))
-            fields.append(arrow.field(name, arrays[-1].type, metadata=LABEL))
-        for j, name in enumerate(block.feature_names.tolist()):
-            arrays.append(arrow.array(block.values[:, j], from_pandas=True))
-            fields.append(arrow.field(name, arrays[-1].type))
-        schema = arrow.schema(fields)
+        arrow, parquet = require("pyarrow", "io", WISH), require("pyarrow.parquet", "io", WISH)
+        block, self._waiting = Block.join(self._waiting), []
+        arrays = [arrow.array(block.names.tolist(), arrow.string())]
+        for column in block.labels.values():
+            is_text = column.dtype.kind != "f"
+            cells = [cell or None for cell in column.tolist()] if is_text else column
+            arrays.append(arrow.array(cells, arrow.string() if is_text else None, from_pandas=True))
+        values = block.values.astype(self.target.dtype, copy=False)
+        arrays += [arrow.array(column, from_pandas=True) for column in values.T]
+        marks = [None, *[LABEL] * len(block.labels), *[None] * values.shape[1]]
+        fields = zip(self._header, (array.type for array in arrays), marks, strict=True)
+        schema = arrow.schema([arrow.field(n, t, metadata=mark) for n, t, mark in fields])
         if self._writer is None:
-            self._writer = _open_writer(self._target, schema)
+            # Dictionaries and statistics help neither with measurements nor with thousands of columns.
+            self._writer = parquet.ParquetWriter(
+                self.target.path,
+                schema,
+                compression="zstd",
+                use_dictionary=False,
+                write_statistics=False,
+                write_page_checksum=True,
+            )
         self._writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
-    def finish(self) -> None:
-        """Complete the file."""
-        self._write_group()
-        self._writer.close()
+    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
+        """Write the last group."""
+        if self._waiting:
+            self._write_group()
 
-    def abandon(self) -> None:
-        """Close the file."""
-        self._waiting = []
+    def close(self) -> None:
+        """Complete the file."""
         if self._writer is not None:
             self._writer.close()
 
 
-class ParquetColumnSink:
-    """Samples in columns, written when all are known."""
+class ParquetColumnSink(TurnedSink):
+    """Samples in columns, written when all are known: features are the rows then."""
 
     def __init__(self, target: Target):
-        self._target = target
-        self._tiles = Tiles(target.path.parent)
-        self._samples: list[str] = []
-        self._features: list[str] = []
-
-    def write(self, block: Table) -> None:
-        """Append samples."""
-        if block.labels:
+        if target.labels:
             raise TableError(
-                f"{self._target.name}: a Parquet file with samples in columns has no place for labels "
-                f"({listed(block.labels)}); write samples in rows, or leave the labels out"
+                f"{target.name}: a Parquet file with samples in columns has no place for labels "
+                f"({listed(target.labels)}); write samples in rows, or leave the labels out"
             )
-        self._features = block.feature_names.tolist()
-        self._samples += block.sample_names.tolist()
-        self._tiles.add(block.values)
+        super().__init__(target)
 
-    def finish(self) -> None:
+    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
         """Write groups of features."""
-        arrow = require("pyarrow", "io", WISH)
-        first = "" if "feature" in self._samples else "feature"
-        number = arrow.from_numpy_dtype(self._tiles.dtype)
-        fields = [arrow.field(first, arrow.string())]
-        schema = arrow.schema(fields + [arrow.field(name, number) for name in self._samples])
-        step = _budget.rows(len(self._samples))
-        try:
-            with _open_writer(self._target, schema) as writer:
-                for start in range(0, len(self._features), step):
-                    stop = min(start + step, len(self._features))
-                    values = self._tiles.columns(start, stop)
-                    arrays = [arrow.array(self._features[start:stop], arrow.string())]
-                    arrays += [arrow.array(column, from_pandas=True) for column in values.T]
-                    writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
-        finally:
-            self._tiles.close()
-
-    def abandon(self) -> None:
-        """Throw the values away."""
-        self._tiles.close()
-
-
-def _free(first: str, block: Table) -> str:
-    taken = {*block.labels, *block.feature_names.tolist()}
-    if len(taken) < len(block.labels) + block.n_features:
-        both = sorted(set(block.labels).intersection(block.feature_names.tolist()))
-        raise TableError(f"{listed(both)} is a label and a feature; rename one of them")
-    return "" if first in taken else first
-
-
-def _label_array(arrow, column: np.ndarray):
-    if column.dtype.kind == "f":
-        return arrow.array(column, from_pandas=True)
-    return arrow.array([cell or None for cell in column.tolist()], arrow.string())
-
-
-def _open_writer(target: Target, schema):
-    parquet = require("pyarrow.parquet", "io", WISH)
-    # Dictionaries and statistics help neither with measurements nor with thousands of columns.
-    return parquet.ParquetWriter(
-        target.path,
-        schema,
-        compression="zstd",
-        use_dictionary=False,
-        write_statistics=False,
-        write_page_checksum=True,
-    )
+        rows = ParquetRowSink(replace(self.target, features=samples), "feature")
+        with closing(rows):
+            for names, values in self.features():
+                rows.add(Block(np.array(names), values, {}))
+            rows.finish([], {})

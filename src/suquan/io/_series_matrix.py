@@ -1,10 +1,11 @@
 """GEO series matrix: ``!`` lines about the series and its samples, then a table with samples in columns."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from suquan.io._cells import label_array
-from suquan.io._delimited import iter_blocks, matrix_plan, read_header
+from suquan.io._delimited import plan_matrix, read_header, source_of_plan
 from suquan.io._errors import TableError, one_line, quoted
 from suquan.io._source import ReadOptions, Source
 from suquan.io._text import TextFile
@@ -14,22 +15,16 @@ END = b"!series_matrix_table_end"
 CHARACTERISTICS = "characteristics_ch"
 
 
-def open_series_matrix(path, gzipped: bool, options: ReadOptions) -> Source:
+def open_series_matrix(text: TextFile, kind: str, options: ReadOptions) -> Source:
     """Open a series matrix file."""
-    lines, skip = _sample_lines(TextFile(path, gzipped, "\t"))
-    text = TextFile(path, gzipped, "\t", skip=skip, end=END)
-    header, n_header_lines = read_header(text)
-    keep = [j for j in range(1, len(header)) if header[j] not in set(options.ignore_columns)]
-    plan = matrix_plan(text, header, n_header_lines, keep)
-    cells = {key: [row[j - 1] for j in keep] for key, row in _sample_cells(text, lines, header)}
-    return Source(
-        path=path,
-        kind="series_matrix",
-        orientation="columns",
-        column_names=[header[j] for j in keep],
-        blocks=lambda n_rows: iter_blocks(plan, n_rows, {}),
-        column_labels={name: label_array(column) for name, column in _labels(cells).items()},
-    )
+    lines, skip = _sample_lines(text)
+    text = replace(text, skip=skip, end=END)
+    header, line = read_header(text)
+    keep = [j for j in range(1, len(header)) if header[j] not in options.ignore_columns]
+    plan = plan_matrix(text, header, keep, line)
+    cells = [(key, [row[j - 1] for j in keep]) for key, row in _sample_cells(text, lines, header)]
+    labels = {name: label_array(column) for name, column in _labels(cells).items()}
+    return source_of_plan(plan, kind, labels)
 
 
 def _sample_lines(text: TextFile) -> tuple[list[tuple[int, list[str]]], int]:
@@ -52,38 +47,36 @@ def _split(text: TextFile, line: str, number: int) -> list[str]:
     try:
         return next(csv.reader([line], delimiter="\t", strict=True))
     except csv.Error as error:
-        raise TableError(
-            f"{text.path}: line {number} cannot be split into cells ({one_line(error)})"
-        ) from None
+        where = f"{text.path}: line {number}"
+        raise TableError(f"{where} cannot be split into cells ({one_line(error)})") from None
 
 
-def _sample_cells(text: TextFile, lines, header: list[str]) -> Iterable[tuple[tuple, list[str]]]:
+def _sample_cells(text: TextFile, lines, header: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Key and cells of every line about the samples, one cell per sample of the table."""
-    for number, row in lines:
-        key, cells = row[0].removeprefix("!Sample_"), row[1:]
+    for number, (name, *cells) in lines:
+        key = name.removeprefix("!Sample_")
         if len(cells) != len(header) - 1:
             raise TableError(
-                f"{text.path}: line {number} ({quoted(row[0])}) is about {len(cells)} samples, "
+                f"{text.path}: line {number} ({quoted(name)}) is about {len(cells)} samples, "
                 f"the table has {len(header) - 1}"
             )
         if key == "geo_accession" and cells != header[1:]:
             raise TableError(
                 f"{text.path}: line {number}: the samples' accessions are not those of the table's header"
             )
-        yield (key, number), cells
+        yield key, cells
 
 
-def _labels(lines: dict[tuple, list[str]]) -> dict[str, list[str]]:
+def _labels(lines: Iterable[tuple[str, list[str]]]) -> dict[str, list[str]]:
     """Label columns: each line one, but characteristics written "key: value" one for every key."""
     plain: dict[str, list[str]] = {}
     by_key: dict[str, list[str]] = {}
-    for (key, _), cells in lines.items():
-        if not key.startswith(CHARACTERISTICS):
-            plain[_free(key, plain)] = cells
-            continue
-        rest = _split_characteristics(cells, by_key)
-        if any(rest):
-            plain[_free(key, plain)] = rest
+    for key, cells in lines:
+        if key.startswith(CHARACTERISTICS):
+            cells = _split_characteristics(cells, by_key)
+            if not any(cells):
+                continue
+        plain[_free(key, plain)] = cells
     return plain | {_free(key, plain): cells for key, cells in by_key.items()}
 
 
@@ -92,9 +85,9 @@ def _split_characteristics(cells: list[str], by_key: dict[str, list[str]]) -> li
     rest = [""] * len(cells)
     for i, cell in enumerate(cells):
         key, colon, value = cell.partition(": ")
-        key = " ".join(key.split())
         if not colon and cell.rstrip().endswith(":"):
-            key, colon, value = cell.rstrip().removesuffix(":").strip(), ":", ""
+            key, colon, value = cell.rstrip().removesuffix(":"), ":", ""
+        key = " ".join(key.split())
         if not colon or not key:
             rest[i] = cell
             continue
@@ -106,8 +99,7 @@ def _split_characteristics(cells: list[str], by_key: dict[str, list[str]]) -> li
 def _free(key: str, taken: dict) -> str:
     """The key, with a number where there is a column of that name already."""
     key = " ".join(key.split()) or "label"
-    number = 2
-    name = key
+    name, number = key, 2
     while name in taken:
         name, number = f"{key}_{number}", number + 1
     return name

@@ -1,23 +1,58 @@
-"""What a format's reader hands over: the file's rows in blocks, before they are turned into samples."""
+"""What the reader of a format hands over to `reading`, and what the formats share.
 
-from collections.abc import Callable, Iterator, Mapping
+A reader opens a file as a `Source`, whose rows come in blocks, before they are made samples. Here are also the
+choice of the side on which the samples lie, and `Tiles`, which turns a matrix larger than memory.
+"""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from suquan.io._errors import TableError, listed
+from suquan.io._table import as_values
 
-@dataclass(frozen=True)
-class Block:
+FEW_ROWS = 10  # a table of so few rows is too small to be taken for genes
+VALUES = 4 * 2**20  # values of a table that are held at a time: 32 MiB of doubles
+# Words in the heading of the column of names, by what the rows then are.
+SAMPLE_WORDS = {"sample", "patient", "subject", "individual", "donor", "cell"}
+FEATURE_WORDS = {"feature", "gene", "probe", "probeset", "transcript", "protein", "symbol", "ref"}
+
+
+def rows_at_once(width: int) -> int:
+    """Rows of this width that are held at a time."""
+    return max(1, VALUES // max(1, width))
+
+
+class Block(NamedTuple):
     """Consecutive rows of a file.
 
-    ``values`` has the file's orientation; ``labels`` holds the label cells of these rows: arrays, or lists of
-    the cells as they were written.
+    ``names`` has shape (n_rows,), ``values`` (n_rows, n_columns) as in the file, every label (n_rows,).
     """
 
-    names: list[str]
+    names: np.ndarray
     values: np.ndarray
-    labels: Mapping[str, np.ndarray | list[str]] = field(default_factory=dict)
+    labels: dict[str, np.ndarray]
+
+    def rows(self, start: int, stop: int | None) -> "Block":
+        """Some of the rows."""
+        labels = {name: column[start:stop] for name, column in self.labels.items()}
+        return Block(self.names[start:stop], self.values[start:stop], labels)
+
+    @staticmethod
+    def join(parts: "list[Block]") -> "Block":
+        """The rows of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        labels = {
+            name: np.concatenate([part.labels[name] for part in parts]) for name in parts[0].labels
+        }
+        names = np.concatenate([part.names for part in parts])
+        return Block(names, np.concatenate([part.values for part in parts]), labels)
 
 
 @dataclass
@@ -35,8 +70,10 @@ class Source:
     blocks : callable
         ``blocks(n_rows)`` passes over the file in blocks of about ``n_rows`` rows; ``None`` leaves the size to
         the reader. May be called several times.
-    column_labels : dict of str to ndarray
-        Where samples lie in columns: their labels. Complete once a pass has ended.
+    labels : dict of str to ndarray of shape (n_samples,)
+        Labels that do not come with the blocks. Complete once a pass has ended.
+    stored_orientation : {"rows", "columns"} or None
+        Where the samples lie in the file, if not as in the blocks.
     """
 
     path: Path
@@ -44,16 +81,16 @@ class Source:
     orientation: str
     column_names: list[str]
     blocks: Callable[[int | None], Iterator[Block]]
-    column_labels: dict[str, np.ndarray] = field(default_factory=dict)
-    stored_orientation: str | None = None  # where it is not that of the blocks
-    row_labels: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # where they are known beforehand
+    labels: dict[str, np.ndarray] = field(default_factory=dict)
+    stored_orientation: str | None = None
 
-    @property
-    def labels(self) -> dict[str, np.ndarray]:
-        """The labels that are known before a pass."""
-        return self.row_labels or self.column_labels
+
+class MatrixNames(NamedTuple):
+    """Names of the samples and of the features of a stored matrix, None where it has none, and labels."""
+
+    samples: list[str] | None
+    features: list[str] | None
+    labels: dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -65,3 +102,132 @@ class ReadOptions:
     label_columns: tuple[str, ...] = ()
     ignore_columns: tuple[str, ...] = ()
     layer: str | None = None
+
+
+def matrix_source(
+    path: Path,
+    kind: str,
+    names: MatrixNames,
+    parts: Callable[[int], Iterator[np.ndarray]],
+    by_feature: bool,
+) -> Source:
+    """A stored matrix with its names as a source.
+
+    ``parts(n)`` gives n samples at a time, or n features where the matrix is stored ``by_feature``.
+    """
+    sides = [names.samples or [], names.features or []]
+    rows, columns = reversed(sides) if by_feature else sides
+
+    def blocks(n_rows: int | None) -> Iterator[Block]:
+        step = min(n_rows or len(rows), rows_at_once(len(columns)))
+        start = 0
+        for part in parts(step):
+            stop = start + len(part)
+            yield Block(np.array(rows[start:stop]), as_values(part), {})
+            start = stop
+
+    side = "columns" if by_feature else "rows"
+    return Source(path, kind, side, columns, blocks, names.labels, stored_orientation="rows")
+
+
+def choose_orientation(
+    path: Path,
+    options: ReadOptions,
+    header: list[str],
+    row_names: Callable[[], Iterable[str]],
+    count_rows: Callable[[], int],
+) -> str:
+    """Where the samples lie in a file of a kind that allows both.
+
+    As asked; or by the names of the samples, of the label columns, or of the column of names (the first of the
+    header). Otherwise in rows, unless there are more rows than columns: then the rows may as well be features.
+    """
+    columns = [name for name in header[1:] if name not in options.ignore_columns]
+    if options.samples != "auto":
+        return options.samples
+    if options.sample_names is not None:
+        return _by_overlap(path, options.sample_names, row_names(), columns)
+    if set(options.label_columns).intersection(columns):
+        return "rows"
+    words = {word.removesuffix("s") for word in re.split("[^a-z]+", header[0].lower())}
+    are_samples, are_features = bool(words & SAMPLE_WORDS), bool(words & FEATURE_WORDS)
+    if are_samples != are_features:
+        return "rows" if are_samples else "columns"
+    n, p = count_rows(), len(columns)
+    if n > max(p, FEW_ROWS):
+        raise TableError(
+            f"{path}: holds {n:,} samples of {p:,} features, or {p:,} samples of {n:,} features, and nothing "
+            "says which; say where the samples lie (--samples rows|columns; in Python samples='rows' or "
+            "'columns')"
+        )
+    return "rows"
+
+
+def _by_overlap(
+    path: Path, wanted: frozenset[str], row_names: Iterable[str], columns: list[str]
+) -> str:
+    """The side on which more of the wanted samples are found."""
+    n_rows, n_columns = (len(wanted.intersection(names)) for names in (row_names, columns))
+    if n_rows == n_columns == 0:
+        raise TableError(
+            f"{path}: none of the {len(wanted)} wanted samples ({listed(sorted(wanted), 3)}) "
+            "names a row or a column; check that both files use the same sample names"
+        )
+    if n_rows == n_columns:
+        raise TableError(
+            f"{path}: {n_rows} of the wanted samples name rows and as many columns; "
+            "say where the samples lie (samples='rows' or 'columns')"
+        )
+    return "rows" if n_rows > n_columns else "columns"
+
+
+class Tiles:
+    """A matrix on disk that is written in blocks of rows and read in blocks of columns.
+
+    Every block is stored transposed, so that its part of some consecutive columns is contiguous. Memory: one
+    block in, one block out. Disk: the whole matrix, in a file without a name that is gone when it is closed.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Where the file lies; None: the folder for temporary files.
+    """
+
+    def __init__(self, folder: Path | None = None):
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._heights: list[int] = []
+        self.dtype = np.dtype(np.float64)
+        self.n_columns = 0
+
+    def add(self, block: np.ndarray) -> None:
+        """Append rows."""
+        if not self._heights:
+            self.dtype, self.n_columns = block.dtype, block.shape[1]
+        self._heights.append(block.shape[0])
+        self._file.write(np.ascontiguousarray(block.T, dtype=self.dtype).data)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows so far."""
+        return sum(self._heights)
+
+    def columns(self, start: int, stop: int) -> np.ndarray:
+        """Columns start to stop, transposed: shape (stop - start, n_rows)."""
+        out = np.empty((stop - start, self.n_rows), dtype=self.dtype)
+        done = 0
+        for height in self._heights:
+            self._file.seek((done * self.n_columns + start * height) * self.dtype.itemsize)
+            part = self._file.read((stop - start) * height * self.dtype.itemsize)
+            out[:, done : done + height] = np.frombuffer(part, self.dtype).reshape(-1, height)
+            done += height
+        return out
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._file.close()
+
+    def __enter__(self) -> "Tiles":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()

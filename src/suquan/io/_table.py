@@ -1,7 +1,9 @@
 """The table every reader returns and every writer takes, and the rules its names obey."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -86,14 +88,18 @@ def as_values(values) -> np.ndarray:
         floats = values.astype(values.dtype.newbyteorder("="), copy=False)
     else:
         floats = values.astype(np.float32 if values.dtype.itemsize <= 2 else np.float64)
-    if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
-        _refuse_inexact(values)
+    is_long = values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size > 0
+    if is_long and max(int(values.max()), -int(values.min())) > 2**53:
+        raise TableError("64-bit integers beyond 2**53 are not exact as floats; convert them first")
     return floats
 
 
-def _refuse_inexact(values: np.ndarray) -> None:
-    if int(values.max()) > 2**53 or int(values.min()) < -(2**53):
-        raise TableError("64-bit integers beyond 2**53 are not exact as floats; convert them first")
+def check_matrix(path: Path, shape: Sequence[int], dtype: np.dtype, what: str) -> None:
+    """Refuse what is no matrix of numbers."""
+    if len(shape) != 2 or 0 in shape:
+        raise TableError(f"{path}: {what} must be samples x features, its shape is {tuple(shape)}")
+    if np.dtype(dtype).kind not in "iuf" or np.dtype(dtype).itemsize > 8:
+        raise TableError(f"{path}: {what} must hold integers or floats, not {dtype}")
 
 
 def as_names(names: Iterable, what: str) -> np.ndarray:
@@ -122,25 +128,16 @@ def name_problem(name: str) -> str | None:
 
 def names_problem(names: list[str]) -> str | None:
     """What is wrong with the names of one axis, or None."""
-    for name in names:
-        problem = name_problem(name)
-        if problem is not None:
-            return problem
+    problem = next(filter(None, map(name_problem, names)), None)
     repeated = repeated_names(names)
-    if repeated:
+    if problem is None and repeated:
         return f"{listed(repeated)} occurs more than once; names must differ"
-    return None
+    return problem
 
 
 def repeated_names(names: Iterable[str]) -> list[str]:
-    """The names that occur again, in order of their second appearance."""
-    seen: set[str] = set()
-    repeated: dict[str, None] = {}
-    for name in names:
-        if name in seen:
-            repeated[name] = None
-        seen.add(name)
-    return list(repeated)
+    """The names that occur again."""
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:

@@ -1,20 +1,17 @@
-"""Text tables as files: opening them, their lines and rows with numbers, and parts of them to parse."""
+"""Text tables as files: their lines and rows with numbers for people, and streams for PyArrow to parse."""
 
 import csv
 import gzip
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
-import numpy as np
-
-from suquan.io._errors import TableError, file_errors, one_line
+from suquan.io._errors import TableError, file_errors, one_line, require
 
 BOM = b"\xef\xbb\xbf"
-_NOT_EMPTY = re.compile(rb"[^\r\n]")
+MEGABYTE = 2**20
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,13 @@ class TextFile:
     @contextmanager
     def open(self, skip: int = 0) -> Iterator[BinaryIO]:
         """The bytes of the file, after ``skip`` lines."""
-        with file_errors(self.path), self._open() as file:
+        with (
+            file_errors(self.path),
+            gzip.open(self.path) if self.gzipped else self.path.open("rb") as file,
+        ):
             for _ in range(skip):
                 file.readline()
-            yield file
-
-    def _open(self) -> BinaryIO:
-        return cast(BinaryIO, gzip.open(self.path) if self.gzipped else self.path.open("rb"))
+            yield cast(BinaryIO, file)
 
     def lines(self, skip: int | None = None) -> Iterator[str]:
         """Lines of the table as text, header first."""
@@ -58,12 +55,11 @@ class TextFile:
             for number, line in enumerate(file, start=skip + 1):
                 if self.end is not None and line.startswith(self.end):
                     return
-                yield self.decode(line, number)
+                yield self._decode(line, number)
         if self.end is not None:
-            raise self.unfinished()
+            raise self._unfinished()
 
-    def decode(self, line: bytes, number: int) -> str:
-        """One line as text; a byte order mark before the first line is dropped."""
+    def _decode(self, line: bytes, number: int) -> str:
         try:
             return (line.removeprefix(BOM) if number == 1 else line).decode("utf-8")
         except UnicodeDecodeError:
@@ -72,8 +68,7 @@ class TextFile:
                 "(for instance: iconv -f latin1 -t utf-8)"
             ) from None
 
-    def unfinished(self) -> TableError:
-        """The error for a table whose last line did not come."""
+    def _unfinished(self) -> TableError:
         end = "" if self.end is None else self.end.decode()
         return TableError(f"{self.path}: ends without the line {end}; it is truncated")
 
@@ -99,49 +94,42 @@ class TextFile:
             if row:
                 yield self.skip + reader.line_num, row
 
-    def check_quotes(self) -> None:
-        """Refuse quotes that PyArrow would read past: text after a closing quote, or a quote left open."""
-        for _ in self.rows():
-            pass
+    def count_rows(self, skip: int) -> int:
+        """Rows after ``skip`` lines of the file, of which the last is the header."""
+        if self.has_quotes(skip):
+            return sum(1 for _ in self.rows()) - 1
+        return sum(1 for line in self.lines(skip) if line.strip("\r\n"))
 
-    def parts(self, file: BinaryIO, size: int) -> Iterator[memoryview]:
-        """The opened file up to the end of the table, in parts of whole rows; reads `size` bytes at a time.
+    def has_quotes(self, skip: int) -> bool:
+        """Whether there are quotes after ``skip`` lines of the file."""
+        with self.open(skip) as file:
+            parts = iter(lambda: file.read(MEGABYTE), b"")
+            return self.quoted and any(b'"' in part for part in parts)
 
-        A table with quotes is checked as a whole when the first is seen.
+    def streams(self, skip: int, size: int) -> Iterator[Any]:
+        """The table after ``skip`` lines of the file, in streams that PyArrow owns and that end with a row.
+
+        A file or memory of Python's would be let go of by a thread of PyArrow's, which needs the interpreter
+        for that: Python 3.11 aborts when it ends just then. A table that a line ends is read here, ``size``
+        bytes at a time; its cells hold no line breaks.
         """
-        rest = b""
-        quotes_checked = not self.quoted
-        for read in self._reads(file, size):
-            if not quotes_checked and b'"' in read:
-                self.check_quotes()
-                quotes_checked = True
-            text = rest + read
-            del read
-            end = self._last_row_end(text)
-            rest = text[end:]
-            if _NOT_EMPTY.search(text, 0, end):
-                yield memoryview(text)[:end]
-        if _NOT_EMPTY.search(rest):
-            yield memoryview(rest)
-
-    def _reads(self, file: BinaryIO, size: int) -> Iterator[bytes]:
-        """What is read at a time: bytes, or whole lines where one of them ends the table."""
+        arrow = require("pyarrow", "io", "reading CSV and TSV files")
         if self.end is None:
-            yield from iter(lambda: file.read(size), b"")
+            with self.open() as file:
+                n_bytes = sum(len(file.readline()) for _ in range(skip))
+            stream = arrow.OSFile(str(self.path))
+            stream = arrow.CompressedInputStream(stream, "gzip") if self.gzipped else stream
+            stream.read(n_bytes)
+            yield stream
             return
-        while lines := file.readlines(size):
-            for i, line in enumerate(lines):
-                if line.startswith(self.end):
-                    yield b"".join(lines[:i])
+        with self.open(skip) as file:
+            while lines := file.readlines(size):
+                last = next((i for i, line in enumerate(lines) if line.startswith(self.end)), None)
+                part = b"".join(lines[:last])
+                if part.strip():
+                    memory = arrow.allocate_buffer(len(part))
+                    memoryview(memory).cast("B")[:] = part
+                    yield arrow.BufferReader(memory)
+                if last is not None:
                     return
-            yield b"".join(lines)
-        raise self.unfinished()
-
-    def _last_row_end(self, text: bytes) -> int:
-        """Bytes up to the end of the last row that is complete."""
-        if self.quoted and b'"' in text:
-            # Not at the top: Numba takes a second to load, and most files have no quotes.
-            from suquan._kernels.text import last_row_end
-
-            return last_row_end(np.frombuffer(text, np.uint8), ord(self.delimiter))
-        return text.rfind(b"\n") + 1
+        raise self._unfinished()

@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,23 +22,21 @@ from suquan._dask.collections import (
     iter_computed,
     map_row_blocks,
 )
-from suquan.io._block_sources import (
-    ZARR_WISH,
-    BlockSource,
-    H5adSource,
-    NpySource,
-    ParquetSource,
-    ZarrSource,
-)
 from suquan.io._errors import TableError, file_errors, require
 from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
+from suquan.io._matrices import ZARR_WISH, H5adMatrix, Matrix, NpyMatrix, ZarrMatrix, write_names
+from suquan.io._parquet import ParquetMatrix
 from suquan.io._source import ReadOptions
-from suquan.io._table import Table, as_names, names_problem
+from suquan.io._table import Table, as_names
 from suquan.io.writing import TableWriter
 
-WISH = "opening files in blocks"
 IN_BLOCKS = ".npy, .zarr, .parquet, .h5ad"
-DEFAULT_BYTES = 64 * 2**20  # of the blocks that are written
+MATRICES: dict[str, Any] = {
+    "npy": NpyMatrix,
+    "zarr": ZarrMatrix,
+    "parquet": ParquetMatrix,
+    "h5ad": H5adMatrix,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +168,7 @@ def open_blocks(
     >>> quantile_normalize(X, "uniform").compute()[0]
     array([0.25, 0.75])
     """
-    return _blocks(_open(path, layer, ReadOptions(samples="rows")), rows_per_block)
+    return _blocks(_open(path, ReadOptions("rows", layer=layer)), rows_per_block)
 
 
 def open_block_table(
@@ -209,34 +206,21 @@ def open_block_table(
     >>> table.sample_names.tolist()
     ['s1', 's2']
     """
-    options = ReadOptions(
-        samples="rows", label_columns=tuple(label_columns), ignore_columns=tuple(ignore_columns)
-    )
-    source = _open(path, layer, options)
-    if source.kind in ("npy", "zarr") and options.ignore_columns:
+    options = ReadOptions("rows", None, tuple(label_columns), tuple(ignore_columns), layer)
+    matrix = _open(path, options)
+    if matrix.kind in ("npy", "zarr") and options.ignore_columns:
         raise TableError(f"{path}: an array has no columns to ignore; leave ignore_columns out")
-    with file_errors(source.path, Exception):
-        samples, features, labels = source.names(options)
+    with file_errors(matrix.path, Exception):
+        samples, features, labels = matrix.names()
     absent = [name for name in options.label_columns if name not in labels]
     if absent:
         found = ", ".join(map(repr, labels)) or "none"
         raise TableError(f"{path}: there is no label {absent[0]!r}; there is {found}")
-    return BlockTable(
-        _blocks(source, rows_per_block),
-        _checked_names(path, samples, "sample"),
-        _checked_names(path, features, "feature"),
-        labels,
-        source.kind,
-    )
-
-
-def _checked_names(path: Any, names: list[str] | None, what: str) -> np.ndarray | None:
-    if names is None:
-        return None
-    problem = names_problem(names)
-    if problem is not None:
-        raise TableError(f"{path}: {what} names: {problem}")
-    return np.array(names, dtype=str)
+    try:
+        values = _blocks(matrix, rows_per_block)
+        return BlockTable(values, samples, features, labels, matrix.kind)  # type: ignore[arg-type]
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from None
 
 
 def opens_in_blocks(path: str | os.PathLike) -> bool:
@@ -245,26 +229,28 @@ def opens_in_blocks(path: str | os.PathLike) -> bool:
     return suffix in ARRAYS or SUFFIXES.get(suffix) in ("parquet", "h5ad")
 
 
-def _open(path: str | os.PathLike, layer: str | None, options: ReadOptions) -> BlockSource:
-    given, path = path, Path(path).resolve()
-    require("dask.array", "dask", WISH)
-    suffix = path.suffix.lower()
-    if suffix == ".zarr" or path.is_dir():
-        return ZarrSource.open(path, layer)
-    if suffix == ".npy":
-        return NpySource.open(path, layer)
-    kind = kind_of_file(path).kind if suffix in SUFFIXES else None
-    if kind == "parquet":
-        return ParquetSource.open(path, layer, options)
-    if kind == "h5ad":
-        return H5adSource.open(path, layer)
-    raise TableError(
-        f"{given}: cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
-        "with read_table and write_table"
-    )
+def _open(given: str | os.PathLike, options: ReadOptions) -> Matrix:
+    path = Path(given).resolve()
+    require("dask.array", "dask", "opening files in blocks")
+    kind = path.suffix.lower().removeprefix(".")
+    if f".{kind}" in SUFFIXES:
+        kind = kind_of_file(path).kind
+    kind = "zarr" if path.is_dir() else kind
+    if kind not in MATRICES:
+        raise TableError(
+            f"{given}: cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
+            "with read_table and write_table"
+        )
+    matrix = MATRICES[kind].open(path, options)
+    if matrix.by_feature:
+        raise TableError(
+            f"{given}: is stored by feature (CSC), so that no block of samples can be read; convert it to CSR "
+            "and write it again"
+        )
+    return matrix
 
 
-def _blocks(source: BlockSource, rows_per_block: int | None) -> Any:
+def _blocks(matrix: Matrix, rows_per_block: int | None) -> Any:
     import dask.array as da
     from dask.base import tokenize
 
@@ -272,24 +258,19 @@ def _blocks(source: BlockSource, rows_per_block: int | None) -> Any:
         not isinstance(rows_per_block, int | np.integer) or rows_per_block < 1
     ):
         raise ValueError(f"rows_per_block must be an integer of at least 1; got {rows_per_block!r}")
-    bounds = source.row_bounds(rows_per_block)
-    with file_errors(source.path):
-        stamps = source.stamps(bounds)
+    bounds = matrix.row_bounds(rows_per_block)
+    with file_errors(matrix.path):
+        stamps = matrix.stamps(bounds)
     plan = np.column_stack([bounds[:-1], bounds[1:], stamps]).astype(np.int64)
-    steps = da.from_array(plan, chunks=(1, 3), name=f"rows-{tokenize(source, plan)}")
+    steps = da.from_array(plan, chunks=(1, 3), name=f"rows-{tokenize(matrix, plan)}")
     return steps.map_blocks(
-        _read_block,
-        source=source,
-        dtype=source.dtype,
-        chunks=(tuple(np.diff(bounds).tolist()), (source.shape[1],)),
-        meta=np.empty((0, 0), source.dtype),
-        token=f"read-{source.kind}",
+        lambda step, matrix: matrix.read_block(*step[0].tolist()),
+        matrix=matrix,
+        dtype=matrix.dtype,
+        chunks=(tuple(np.diff(bounds).tolist()), (matrix.shape[1],)),
+        meta=np.empty((0, 0), matrix.dtype),
+        token=f"read-{matrix.kind}",
     )
-
-
-def _read_block(step: np.ndarray, source: BlockSource) -> np.ndarray:
-    start, stop, stamp = step[0].tolist()
-    return source.read_block(start, stop, stamp)
 
 
 # -------------------------------------------------------------------------------------------------- writing
@@ -334,12 +315,9 @@ def write_blocks(values: Any, path: str | os.PathLike) -> Path:
             )
         table = BlockTable(values)
     table = replace(table, values=check_row_blocks(table.values))
-    if path.suffix.lower() not in ARRAYS:
-        _write_table(table, path)
-    elif path.suffix.lower() == ".zarr":
-        _write_zarr(table, path)
-    else:
-        _write_npy(table.values, path)
+    suffix = path.suffix.lower()
+    write = {".zarr": _write_zarr, ".npy": _write_npy}.get(suffix, _write_table)
+    write(table, path)
     return path
 
 
@@ -352,12 +330,9 @@ def check_block_destination(path: Path) -> None:
         raise TableError(f"{path}: there is no folder {path.parent}; make it first")
     if path.suffix.lower() == ".npy" and path.is_dir():
         raise TableError(f"{path}: this is a directory; give a file")
-    if path.suffix.lower() == ".zarr" and path.exists() and not _is_zarr(path):
+    marks = [path / name for name in ("zarr.json", ".zarray", ".zgroup")]
+    if path.suffix.lower() == ".zarr" and path.exists() and not any(map(Path.is_file, marks)):
         raise TableError(f"{path}: is there and is no zarr; give another name, or remove it")
-
-
-def _is_zarr(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup"))
 
 
 @contextmanager
@@ -384,30 +359,18 @@ def _discard(folder: Path) -> None:
         time.sleep(0.05)
 
 
-def _write_npy(X: Any, path: Path) -> None:
-    with _hidden(path) as hidden:
-        with hidden.open("wb") as file:
-            header = {
-                "descr": npy.dtype_to_descr(X.dtype),
-                "fortran_order": False,
-                "shape": X.shape,
-            }
-            npy.write_array_header_2_0(file, header)
-            offset = file.tell()
-            file.truncate(offset + X.shape[0] * X.shape[1] * X.dtype.itemsize)
-        _write_parts(X, _write_npy_rows, path=hidden, offset=offset)
-        os.replace(hidden, path)
-
-
 def _write_parts(X: Any, write: Any, **options: Any) -> None:
     """Write every block in its task; only the counts come back."""
-    n_blocks = X.numblocks[0]
-    counts = map_row_blocks(
-        write, X, dtype=np.int64, width=1, rows_out=(1,) * n_blocks, name="write_block", **options
-    )
-    (done,) = compute(counts, blocks_of=X)
-    if int(done.sum()) != X.shape[0]:
-        raise TableError(f"{options['path']}: {int(done.sum())} of {X.shape[0]} rows were written")
+    done = {"dtype": np.int64, "width": 1, "rows_out": (1,) * X.numblocks[0]}
+    compute(map_row_blocks(write, X, **done, name="write_block", **options), blocks_of=X)
+
+
+def _write_npy(table: BlockTable, path: Path) -> None:
+    X = table.values
+    with _hidden(path) as hidden:
+        offset = npy.open_memmap(hidden, "w+", X.dtype, X.shape).offset
+        _write_parts(X, _write_npy_rows, path=hidden, offset=offset)
+        os.replace(hidden, path)
 
 
 def _write_npy_rows(block: np.ndarray, where: Any, path: Path, offset: int) -> np.ndarray:
@@ -419,7 +382,8 @@ def _write_npy_rows(block: np.ndarray, where: Any, path: Path, offset: int) -> n
 
 def _write_zarr(table: BlockTable, path: Path) -> None:
     zarr = require("zarr", "dask", ZARR_WISH)
-    X = _even_blocks(table.values)
+    # Blocks of one length, so that no two tasks write to one chunk.
+    X = table.values.rechunk({0: max(table.values.chunks[0])}, method="tasks")
     named = table.sample_names is not None or table.feature_names is not None or table.labels
     with _hidden(path) as hidden:
         root = zarr.open_group(str(hidden), mode="w", zarr_format=3) if named else None
@@ -437,51 +401,21 @@ def _write_zarr(table: BlockTable, path: Path) -> None:
         folder = hidden / "X" if named else hidden
         _write_parts(X, _write_chunk, path=folder, rows=X.chunksize[0])
         if named:
-            _write_names(table, root)
+            samples = table.sample_names_of(0, table.n_samples).tolist()
+            write_names(root, samples, table.column_names.tolist(), table.labels)
         _put_folder(hidden, path)
 
 
-def _even_blocks(X: Any) -> Any:
-    """Blocks of one length, so that no two tasks write to one chunk."""
-    lengths = X.chunks[0]
-    if len(set(lengths[:-1])) <= 1 and 0 < lengths[-1] <= lengths[0]:
-        return X
-    rows = max(1, min(max(lengths), DEFAULT_BYTES // (X.shape[1] * X.dtype.itemsize)))
-    return X.rechunk({0: rows}, method="tasks")
-
-
 def _write_chunk(block: np.ndarray, where: Any, path: Path, rows: int) -> np.ndarray:
-    """Write the one chunk of a block: not compressed, it is the bytes of its values.
+    """Write the one chunk of a block: not compressed, it is the bytes of its values, filled to its length.
 
-    Several times faster than through zarr; and a folder that was given up is not made again.
+    Not through zarr, which would make a folder again that was given up.
     """
     little = block.dtype.newbyteorder("<")
     with (path / f"c.{where.start // rows}.0").open("wb") as file:
         file.write(np.ascontiguousarray(block, dtype=little).data)
-        file.write(
-            bytes((rows - len(block)) * block.shape[1] * little.itemsize)
-        )  # chunks are whole
+        file.truncate(rows * block.shape[1] * little.itemsize)
     return np.array([[len(block)]])
-
-
-def _write_names(table: BlockTable, root: Any) -> None:
-    """Names and labels, as AnnData writes them."""
-    io = require("anndata.io", "anndata", "writing names into zarr")
-    pandas = require("pandas", "anndata", "writing names into zarr")
-    index = pandas.Index(table.sample_names_of(0, table.n_samples).tolist(), dtype=object)
-    columns = {
-        name: pandas.Series(column, index, dtype=None if column.dtype.kind == "f" else object)
-        for name, column in table.labels.items()
-    }
-    obs = pandas.DataFrame(columns, index=index)
-    var = pandas.DataFrame(index=pandas.Index(table.column_names.tolist(), dtype=object))
-    parts = {"obs": obs, "var": var}
-    parts |= {group: {} for group in ("layers", "obsm", "obsp", "varm", "varp", "uns")}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of defaults of AnnData's next version
-        for name, part in parts.items():
-            io.write_elem(root, name, part)
-    root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
 
 
 def _put_folder(hidden: Path, path: Path) -> None:

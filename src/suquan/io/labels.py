@@ -3,12 +3,13 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from suquan.io._cells import MISSING, is_number, text_array
-from suquan.io._delimited import read_header
+from suquan.io._delimited import check_width, read_header
 from suquan.io._errors import TableError, listed, quoted
 from suquan.io._kinds import DELIMITERS, kind_of_file
 from suquan.io._table import Table, name_problem, repeated_names
@@ -72,52 +73,34 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
     >>> labels.sample_names.tolist(), labels.columns["years"].tolist()
     (['007', '008'], ['2.5', ''])
     """
-    file = kind_of_file(Path(path))
-    if file.kind not in ("csv", "tsv"):
-        raise TableError(f"{path}: labels are read from CSV and TSV files, this is {file.kind}")
-    text = TextFile(Path(path), file.gzipped, DELIMITERS[file.kind])
+    kind, gzipped = kind_of_file(Path(path))
+    if kind not in ("csv", "tsv"):
+        raise TableError(f"{path}: labels are read from CSV and TSV files, this is {kind}")
+    text = TextFile(Path(path), gzipped, DELIMITERS[kind])
     header, _ = read_header(text)
-    sample = _sample_column(text, header, sample_column)
-    cells = _label_cells(text, header, sample)
-    columns = {
-        name: text_array([row[j] for row in cells]) for j, name in enumerate(header) if j != sample
-    }
-    return LabelTable(np.array([row[sample] for row in cells]), columns, str(path))
-
-
-def _sample_column(text: TextFile, header: list[str], name: str | None) -> int:
-    if name is None:
-        return 0
-    if name not in header:
+    if sample_column not in (None, *header):
         raise TableError(
-            f"{text.path}: there is no column {quoted(name)} for the sample names; "
+            f"{path}: there is no column {quoted(sample_column)} for the sample names; "
             f"the columns are {listed(header, 10)}"
         )
-    return header.index(name)
-
-
-def _label_cells(text: TextFile, header: list[str], sample: int) -> list[list[str]]:
-    rows = text.rows()
-    next(rows)
-    cells: list[list[str]] = []
+    sample = 0 if sample_column is None else header.index(sample_column)
+    rows: dict[str, list[str]] = {}
     lines: dict[str, int] = {}
-    for line, row in rows:
-        if len(row) != len(header):
-            raise TableError(
-                f"{text.path}: line {line} has {len(row)} cells, the header has {len(header)}; "
-                "check the line for unquoted separators"
-            )
+    for line, row in islice(text.rows(), 1, None):
+        check_width(text, header, row, line)
         name = row[sample]
         problem = name_problem(name)
-        if problem is None and name in lines:
+        if name in lines:
             problem = f"sample {quoted(name)} was on line {lines[name]} already; names must differ"
         if problem is not None:
-            raise TableError(f"{text.path}: line {line}: {problem}")
-        lines[name] = line
-        cells.append(row)
-    if not cells:
-        raise TableError(f"{text.path}: holds a header and no rows")
-    return cells
+            raise TableError(f"{path}: line {line}: {problem}")
+        rows[name], lines[name] = row, line
+    if not rows:
+        raise TableError(f"{path}: holds a header and no rows")
+    cells = zip(header, zip(*rows.values(), strict=True), strict=True)
+    columns = {name: text_array(list(column)) for name, column in cells}
+    del columns[header[sample]]
+    return LabelTable(np.array(list(rows)), columns, str(path))
 
 
 # ---------------------------------------------------------------------------------------------- matching
@@ -189,30 +172,32 @@ def select_labels(
     >>> print(selected.report)
     2 of 4 samples have a label in 'relapse'; 1 without a row, 1 with a missing label; 1 row unused
     """
-    cells, names = _column(source, column), source.sample_names
-    wanted = names if sample_names is None else np.array(list(sample_names), dtype=str)
-    rows = _match(names, wanted)
+    names = source.sample_names
+    wanted = names.tolist() if sample_names is None else list(sample_names)
+    origin, cells, rows = _find_column(source, column, wanted)
     known = rows >= 0
-    present = np.zeros(len(wanted), dtype=bool)
-    present[known] = _is_present(cells[rows[known]])
-    y = cells[rows[present]]
-    n_unused = len(names) - int(known.sum())
     if not known.any():
         raise TableError(
-            f"{_origin(source)}: none of its {len(names)} samples ({listed(names, 3)}) is one of the table's "
+            f"{origin}: none of its {len(names)} samples ({listed(names, 3)}) is one of the table's "
             f"{len(wanted)} ({listed(wanted, 3)}); check that both use the same names"
         )
+    present = known & (~np.isnan(cells) if cells.dtype.kind == "f" else cells != "")[rows]
     if not present.any():
-        raise TableError(
-            f"{_origin(source)}: column {quoted(column)} holds no label for any sample"
-        )
+        raise TableError(f"{origin}: column {quoted(column)} holds no label for any sample")
+    y = cells[rows[present]]
+    n_without_row, n_missing = int((~known).sum()), int((known & ~present).sum())
+    n_unused = len(names) - int(known.sum())
+    parts = {"without a row": n_without_row, "with a missing label": n_missing}
+    left = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
+    unused = f"{n_unused} row{'s' if n_unused > 1 else ''} unused" if n_unused else ""
+    report = f"{present.sum()} of {len(known)} samples have a label in {quoted(column)}"
     return SelectedLabels(
         keep=present,
-        y=y if positive is None else _is_positive(source, column, y, positive),
-        n_without_row=int((~known).sum()),
-        n_missing=int((known & ~present).sum()),
+        y=y if positive is None else _is_positive(origin, column, y, positive),
+        n_without_row=n_without_row,
+        n_missing=n_missing,
         n_unused=n_unused,
-        report=_report(column, known, present, n_unused),
+        report="; ".join(filter(None, [report, left, unused])),
     )
 
 
@@ -242,91 +227,61 @@ def select_numbers(
     >>> select_numbers(labels, "days", sample_names=["s2", "s1", "s0"])
     array([nan, 30., nan])
     """
-    cells, names = _column(source, column), source.sample_names
-    wanted = names if sample_names is None else np.array(list(sample_names), dtype=str)
-    rows = _match(names, wanted)
-    numbers = np.full(len(wanted), np.nan)
-    for i, row in enumerate(rows.tolist()):
-        if row >= 0:
-            numbers[i] = _number(source, column, names[row], cells[row])
+    origin, cells, rows = _find_column(source, column, sample_names)
+    numbers = np.full(len(rows), np.nan)
+    for i in np.flatnonzero(rows >= 0):
+        cell = str(cells[rows[i]])
+        if cell not in MISSING:
+            if not is_number(cell) or not np.isfinite(float(cell)):
+                sample = quoted(source.sample_names[rows[i]])
+                raise TableError(
+                    f"{origin}: sample {sample}, column {quoted(column)}: {quoted(cell)} is not a number; "
+                    "correct it, or leave the cell empty where it is missing"
+                )
+            numbers[i] = float(cell)
     return numbers
 
 
-def _number(source, column: str, sample: str, cell) -> float:
-    if not isinstance(cell, str):
-        return float(cell)
-    if cell in MISSING:
-        return np.nan
-    if not is_number(cell) or not np.isfinite(float(cell)):
-        raise TableError(
-            f"{_origin(source)}: sample {quoted(sample)}, column {quoted(column)}: {quoted(cell)} is not a "
-            "number; correct it, or leave the cell empty where it is missing"
-        )
-    return float(cell)
-
-
-def _column(source: LabelTable | Table, column: str) -> np.ndarray:
-    columns = source.labels if isinstance(source, Table) else source.columns
+def _find_column(
+    source: LabelTable | Table, column: str, sample_names: Iterable[str] | None
+) -> tuple[str, np.ndarray, np.ndarray]:
+    """Where the labels come from, in words; the column; the row of every wanted sample, -1 for none."""
+    if isinstance(source, Table):
+        origin, columns = "the table", source.labels
+    else:
+        origin, columns = source.path, source.columns
     if column not in columns:
         raise TableError(
-            f"{_origin(source)}: there is no label column {quoted(column)}; there is "
-            f"{listed(columns, 10) or 'none'}"
+            f"{origin}: there is no label column {quoted(column)}; there is {listed(columns, 10) or 'none'}"
         )
-    return columns[column]
-
-
-def _origin(source: LabelTable | Table) -> str:
-    return "the table" if isinstance(source, Table) else source.path
-
-
-def _match(names: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Row of every wanted sample, -1 where there is none."""
-    repeated = repeated_names(names.tolist())
+    names = source.sample_names.tolist()
+    repeated = listed(repeated_names(names))
     if repeated:
-        raise TableError(f"labels: {listed(repeated)} occurs more than once; names must differ")
-    rows = {name: row for row, name in enumerate(names.tolist())}
-    return np.array([rows.get(name, -1) for name in wanted.tolist()], dtype=np.intp)
+        raise TableError(f"labels: {repeated} occurs more than once; names must differ")
+    places = {name: row for row, name in enumerate(names)}
+    wanted = names if sample_names is None else map(str, sample_names)
+    rows = np.array([places.get(name, -1) for name in wanted], dtype=np.intp)
+    return origin, columns[column], rows
 
 
-def _is_present(cells: np.ndarray) -> np.ndarray:
-    return ~np.isnan(cells) if cells.dtype.kind == "f" else cells != ""
-
-
-def _is_positive(source, column: str, y: np.ndarray, positive: str | float) -> np.ndarray:
-    hits = np.array([_same(value, positive) for value in y.tolist()], dtype=bool)
-    values = listed(np.unique(y).tolist(), 10)
+def _is_positive(origin: str, column: str, y: np.ndarray, positive: str | float) -> np.ndarray:
+    hits = np.array([_same(str(value), str(positive)) for value in y.tolist()])
     if not hits.any():
+        found = listed(np.unique(y).tolist(), 10)
         raise TableError(
-            f"{_origin(source)}: no label in {quoted(column)} is {quoted(positive)}; there is {values}"
+            f"{origin}: no label in {quoted(column)} is {quoted(positive)}; there is {found}"
         )
     if hits.all():
-        raise TableError(
-            f"{_origin(source)}: every label in {quoted(column)} is {quoted(positive)}; "
-            "two classes are needed"
-        )
+        what = f"every label in {quoted(column)} is {quoted(positive)}"
+        raise TableError(f"{origin}: {what}; two classes are needed")
     return hits.astype(np.int64)
 
 
-def _same(value: str | float, positive: str | float) -> bool:
+def _same(value: str, positive: str) -> bool:
     """Equal as numbers where both are numbers, otherwise as text."""
-    value, positive = str(value), str(positive)
     if is_number(value) and is_number(positive):
         return float(value) == float(positive)
     return value == positive
-
-
-def _report(column: str, known: np.ndarray, present: np.ndarray, n_unused: int) -> str:
-    parts = f"{present.sum()} of {len(known)} samples have a label in {quoted(column)}"
-    left = [
-        f"{count} {what}"
-        for count, what in [
-            ((~known).sum(), "without a row"),
-            ((known & ~present).sum(), "with a missing label"),
-        ]
-        if count
-    ]
-    rows = f"; {n_unused} row{'s' if n_unused > 1 else ''} unused" if n_unused else ""
-    return parts + (f"; {', '.join(left)}" if left else "") + rows
 
 
 # ---------------------------------------------------------------------------------------------- survival

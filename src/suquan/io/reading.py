@@ -1,27 +1,34 @@
-"""Reading tables: at once, or in blocks of samples with bounded memory."""
+"""Reading tables: at once, or in blocks of samples with bounded memory.
+
+Every kind is opened as a `Source` by the function of its format; here its rows are made samples.
+"""
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from suquan.io import _budget
 from suquan.io._cells import label_array, text_array
 from suquan.io._delimited import open_delimited
 from suquan.io._errors import TableError, file_errors, listed
 from suquan.io._gct import open_gct
-from suquan.io._h5ad import open_h5ad
-from suquan.io._kinds import DELIMITERS, FileKind, kind_of_file
+from suquan.io._kinds import DELIMITERS, kind_of_file
+from suquan.io._matrices import open_h5ad
 from suquan.io._npz import open_npz
 from suquan.io._parquet import open_parquet
 from suquan.io._series_matrix import open_series_matrix
-from suquan.io._source import Block, ReadOptions, Source
-from suquan.io._table import Table, names_problem, repeated_names
+from suquan.io._source import Block, ReadOptions, Source, Tiles, rows_at_once
+from suquan.io._table import Table, names_problem
 from suquan.io._text import TextFile
-from suquan.io._tiles import Tiles
 
+OPENERS = {"h5ad": open_h5ad, "npz": open_npz, "parquet": open_parquet}
+TEXT_OPENERS = {
+    "csv": open_delimited,
+    "tsv": open_delimited,
+    "gct": open_gct,
+    "series_matrix": open_series_matrix,
+}
 OWN_PLACE = {"gct": "columns", "series_matrix": "columns", "h5ad": "rows", "npz": "rows"}
 
 
@@ -79,12 +86,18 @@ def read_table(
     >>> table.labels["group"].tolist()
     ['case', 'control']
     """
-    source = open_source(
-        path,
-        _options(samples, sample_names, label_columns, ignore_columns, layer),
-    )
+    options = _options(samples, sample_names, label_columns, ignore_columns, layer)
+    source = open_source(path, options)
     with file_errors(source.path):
-        return _whole_table(source)
+        blocks = list(source.blocks(None))
+        if not blocks:
+            raise TableError(f"{source.path}: holds a header and no rows")
+        if source.orientation == "rows":
+            return _table(source, Block.join(blocks), label_array)
+        # Turned block by block: the join of all would be one more copy.
+        values = np.concatenate([block.values.T for block in blocks], axis=1)
+        names = np.concatenate([block.names for block in blocks])
+        return _turned(source, values, names, slice(None))
 
 
 def iter_row_blocks(
@@ -129,10 +142,8 @@ def iter_row_blocks(
     """
     if rows_per_block is not None and rows_per_block < 1:
         raise ValueError(f"rows_per_block must be positive, got {rows_per_block}")
-    source = open_source(
-        path,
-        _options(samples, sample_names, label_columns, ignore_columns, layer),
-    )
+    options = _options(samples, sample_names, label_columns, ignore_columns, layer)
+    source = open_source(path, options)
     blocks = _sample_blocks if source.orientation == "rows" else _turned_blocks
     return blocks(source, rows_per_block)
 
@@ -155,77 +166,57 @@ def _options(samples, sample_names, label_columns, ignore_columns, layer) -> Rea
 def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
     """Open a file of any kind."""
     path = Path(path)
-    file = kind_of_file(path)
-    if options.layer is not None and file.kind != "h5ad":
-        raise TableError(
-            f"{path}: layers are a part of h5ad files, not of {file.kind}; leave layer out"
-        )
-    if file.kind in ("csv", "tsv"):
-        text = TextFile(path, file.gzipped, DELIMITERS[file.kind])
-        return open_delimited(text, file.kind, options)
-    if file.kind == "parquet":
-        return open_parquet(path, options)
-    return _check_labels(_open_fixed(path, file, options), options)
-
-
-def _open_fixed(path: Path, file: FileKind, options: ReadOptions) -> Source:
-    """Open a file of a kind that has its own place for samples and for labels."""
-    place = OWN_PLACE[file.kind]
+    kind, gzipped = kind_of_file(path)
+    if options.layer is not None and kind != "h5ad":
+        raise TableError(f"{path}: layers are a part of h5ad files, not of {kind}; leave layer out")
+    place = OWN_PLACE.get(kind, options.samples)
     if options.samples not in ("auto", place):
-        raise TableError(
-            f"{path}: a {file.kind} file has its samples in {place}; leave samples out"
-        )
-    if file.kind == "gct":
-        text = TextFile(path, file.gzipped, DELIMITERS["gct"], quoted=False, skip=2)
-        return open_gct(text, options)
-    if file.kind == "series_matrix":
-        return open_series_matrix(path, file.gzipped, options)
-    return open_h5ad(path, options) if file.kind == "h5ad" else open_npz(path, options)
-
-
-def _check_labels(source: Source, options: ReadOptions) -> Source:
-    absent = [name for name in options.label_columns if name not in source.labels]
-    if absent:
-        raise TableError(
-            f"{source.path}: there is no label {listed(absent)}; there is {listed(source.labels) or 'none'}"
-        )
+        raise TableError(f"{path}: a {kind} file has its samples in {place}; leave samples out")
+    if kind in TEXT_OPENERS:
+        text = TextFile(path, gzipped, DELIMITERS[kind])
+        source = TEXT_OPENERS[kind](text, kind, options)
+    else:
+        source = OPENERS[kind](path, kind, options)
+    absent = listed(name for name in options.label_columns if name not in source.labels)
+    if kind in OWN_PLACE and absent:
+        found = listed(source.labels) or "none"
+        raise TableError(f"{path}: there is no label {absent}; there is {found}")
     return source
 
 
-# ----------------------------------------------------------------------------------------------- at once
+# ------------------------------------------------------------------------------------------------- tables
 
 
-def _whole_table(source: Source) -> Table:
-    blocks = list(source.blocks(None))
-    names = [name for block in blocks for name in block.names]
-    if not names:
-        raise TableError(f"{source.path}: holds a header and no rows")
-    if source.orientation == "rows":
-        values = np.concatenate([block.values for block in blocks])
-        labels = {name: _join([b.labels[name] for b in blocks]) for name in blocks[0].labels}
-        return _table(source, values, names, source.column_names, labels)
-    values = np.concatenate([block.values.T for block in blocks], axis=1)
-    return _table(source, values, source.column_names, names, source.column_labels)
+def _table(source: Source, block: Block, as_label=text_array, start: int = 0) -> Table:
+    """A block whose rows are samples, from the sample `start` of the source on."""
+    labels = {
+        name: column[start : start + len(block.names)] for name, column in source.labels.items()
+    }
+    for name, column in block.labels.items():
+        is_written = source.kind in DELIMITERS  # the cells as they are in the file
+        labels[name] = as_label(column.tolist()) if is_written else column
+    return _checked(source, block.values, block.names, source.column_names, labels)
 
 
-def _join(parts: list) -> np.ndarray:
-    if isinstance(parts[0], list):
-        return label_array([cell for part in parts for cell in part])
-    return np.concatenate(parts)
+def _turned(source: Source, values: np.ndarray, features: np.ndarray, part: slice) -> Table:
+    """Some of the samples that lie in columns; `values` has them in rows."""
+    labels = {name: column[part] for name, column in source.labels.items()}
+    return _checked(source, values, source.column_names[part], features, labels)
 
 
-def _table(source: Source, values, sample_names, feature_names, labels) -> Table:
+def _checked(source: Source, values, sample_names, feature_names, labels) -> Table:
     _check_names(source, sample_names, "sample")
     _check_names(source, feature_names, "feature")
-    _check_finite(source, values, sample_names, feature_names)
-    return Table(
-        values=np.ascontiguousarray(values),
-        sample_names=sample_names,
-        feature_names=feature_names,
-        labels=labels,
-        orientation=source.stored_orientation or source.orientation,
-        kind=source.kind,
-    )
+    infinite = np.isinf(values)
+    if infinite.any():
+        i, j = np.argwhere(infinite)[0]
+        raise TableError(
+            f"{source.path}: {listed([sample_names[i]])}, feature {listed([feature_names[j]])}: the value is "
+            "infinite; a table holds finite numbers and missing values"
+        )
+    side = source.stored_orientation or source.orientation
+    values = np.ascontiguousarray(values)
+    return Table(values, sample_names, feature_names, labels, side, source.kind)
 
 
 def _check_names(source: Source, names, what: str) -> None:
@@ -234,87 +225,51 @@ def _check_names(source: Source, names, what: str) -> None:
         raise TableError(f"{source.path}: {what} names: {problem}")
 
 
-def _check_finite(source: Source, values: np.ndarray, sample_names, feature_names) -> None:
-    infinite = np.isinf(values)
-    if infinite.any():
-        i, j = np.argwhere(infinite)[0]
-        raise TableError(
-            f"{source.path}: {listed([sample_names[i]])}, feature {listed([feature_names[j]])}: the value is "
-            "infinite; a table holds finite numbers and missing values"
-        )
-
-
-# ---------------------------------------------------------------------------------------------- in blocks
-
-
 def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in rows."""
     _check_names(source, source.column_names, "feature")
-    n_rows = n_rows or _budget.rows(len(source.column_names))
+    n_rows = n_rows or rows_at_once(len(source.column_names))
     seen: set[str] = set()
+    count = 0
     with file_errors(source.path):
         for block in _regroup(source.blocks(n_rows), n_rows):
-            repeated = repeated_names(block.names) or sorted(seen.intersection(block.names))
-            if repeated:
-                _check_names(source, [repeated[0], repeated[0]], "sample")
-            seen.update(block.names)
-            labels = {name: _label_block(cells) for name, cells in block.labels.items()}
-            yield _table(source, block.values, block.names, source.column_names, labels)
-    if not seen:
+            names = block.names.tolist()
+            again = sorted(seen.intersection(names))[:1]
+            _check_names(source, [*again, *names], "sample")
+            seen.update(names)
+            yield _table(source, block, start=count)
+            count += len(names)
+    if not count:
         raise TableError(f"{source.path}: holds a header and no rows")
-
-
-def _label_block(cells) -> np.ndarray:
-    return text_array(cells) if isinstance(cells, list) else cells
 
 
 def _regroup(blocks: Iterator[Block], n_rows: int) -> Iterator[Block]:
     """The same rows in blocks of n_rows, fewer in the last."""
     waiting: list[Block] = []
+    count = 0
     for block in blocks:
-        start = 0
-        while start < len(block.names):
-            room = n_rows - sum(len(part.names) for part in waiting)
-            waiting.append(_rows(block, start, start + room))
-            start += room
-            if sum(len(part.names) for part in waiting) == n_rows:
-                yield _joined(waiting)
-                waiting = []
-    if waiting:
-        yield _joined(waiting)
-
-
-def _rows(block: Block, start: int, stop: int) -> Block:
-    part = slice(start, stop)
-    labels = {name: cells[part] for name, cells in block.labels.items()}
-    return Block(block.names[part], block.values[part], labels)
-
-
-def _joined(parts: list[Block]) -> Block:
-    labels: dict = {}
-    for name, first in parts[0].labels.items():
-        cells = [part.labels[name] for part in parts]
-        labels[name] = (
-            list(chain.from_iterable(cells)) if isinstance(first, list) else np.concatenate(cells)
-        )
-    values = np.concatenate([part.values for part in parts])
-    return Block([name for part in parts for name in part.names], values, labels)
+        waiting.append(block)
+        count += len(block.names)
+        while count >= n_rows:
+            joined = Block.join(waiting)
+            yield joined.rows(0, n_rows)
+            waiting, count = [joined.rows(n_rows, None)], count - n_rows
+    if count:
+        yield Block.join(waiting)
 
 
 def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in columns, turned through a temporary file."""
     _check_names(source, source.column_names, "sample")
-    names: list[str] = []
-    per_block = _budget.rows(len(source.column_names))
+    names: list[np.ndarray] = []
     with file_errors(source.path), Tiles() as tiles:
-        for block in source.blocks(per_block):
-            names += block.names
+        for block in source.blocks(rows_at_once(len(source.column_names))):
+            names.append(block.names)
             tiles.add(block.values)
         if not names:
             raise TableError(f"{source.path}: holds a header and no rows")
-        step = n_samples or _budget.rows(len(names))
+        features = np.concatenate(names)
+        step = n_samples or rows_at_once(len(features))
         for start in range(0, len(source.column_names), step):
             stop = min(start + step, len(source.column_names))
-            labels = {name: column[start:stop] for name, column in source.column_labels.items()}
-            samples = source.column_names[start:stop]
-            yield _table(source, tiles.columns(start, stop), samples, names, labels)
+            yield _turned(source, tiles.columns(start, stop), features, slice(start, stop))

@@ -6,15 +6,24 @@ from pathlib import Path
 
 import numpy as np
 
-from suquan.io._delimited_sinks import ColumnSink, RowSink
 from suquan.io._errors import TableError, file_errors, listed
 from suquan.io._gct import GctSink
-from suquan.io._h5ad import H5adSink
 from suquan.io._kinds import KNOWN, FileKind, kind_of_name
-from suquan.io._npz_sink import NpzSink
+from suquan.io._matrices import H5adSink
+from suquan.io._npz import NpzSink
 from suquan.io._parquet import ParquetColumnSink, ParquetRowSink
-from suquan.io._sinks import Sink, Target
+from suquan.io._sinks import ColumnSink, RowSink, Sink, Target
 from suquan.io._table import Table
+
+# The sink of every kind for samples in rows, and for samples in columns.
+SINKS: dict[str, tuple[type[Sink], type[Sink]]] = {
+    "csv": (RowSink, ColumnSink),
+    "tsv": (RowSink, ColumnSink),
+    "parquet": (ParquetRowSink, ParquetColumnSink),
+    "gct": (GctSink, GctSink),
+    "h5ad": (H5adSink, H5adSink),
+    "npz": (NpzSink, NpzSink),
+}
 
 
 def write_table(table: Table, path: str | os.PathLike) -> None:
@@ -79,11 +88,11 @@ class TableWriter:
         if orientation not in ("rows", "columns"):
             raise ValueError(f"orientation must be 'rows' or 'columns', got {orientation!r}")
         self.orientation = orientation
+        self._hidden = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         self._sink: Sink | None = None
-        self._target: Target | None = None
         self._features = np.empty(0, dtype=str)
-        self._labels: list[str] = []
-        self._names: set[str] = set()
+        self._names: dict[str, None] = {}
+        self._labels: dict[str, list[np.ndarray]] = {}
         self._closed = False
 
     def write(self, block: Table) -> None:
@@ -99,47 +108,45 @@ class TableWriter:
         if np.isinf(block.values).any():
             raise TableError(f"{self.path}: a value is infinite; tables hold finite numbers")
         if self._sink is None:
-            self._start(block)
-        elif not np.array_equal(self._features, block.feature_names):
+            self._sink = self._open_sink(block)
+            self._features, self._labels = block.feature_names, {name: [] for name in block.labels}
+        if not np.array_equal(self._features, block.feature_names):
             raise TableError(f"{self.path}: a block has other features than the first")
-        elif self._labels != list(block.labels):
+        if list(self._labels) != list(block.labels):
             raise TableError(f"{self.path}: a block has other label columns than the first")
-        self._check_samples(block)
-        assert self._sink is not None
+        names = block.sample_names.tolist()
+        repeated = listed(name for name in names if name in self._names)
+        if repeated:
+            raise TableError(f"{self.path}: {repeated} was written before; names must differ")
+        self._names.update(dict.fromkeys(names))
+        for name, column in block.labels.items():
+            self._labels[name].append(column)
         with file_errors(self.path, UnicodeEncodeError):
             self._sink.write(block)
 
-    def _start(self, block: Table) -> None:
+    def _open_sink(self, block: Table) -> Sink:
         if not block.n_features:
             raise TableError(f"{self.path}: the table has no features")
-        hidden = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
-        self._target = Target(
-            hidden, self.path, self.kind.kind, self.kind.gzipped, self.orientation
-        )
-        self._features, self._labels = block.feature_names, list(block.labels)
+        kind, gzipped = self.kind
+        features, labels = block.feature_names.tolist(), list(block.labels)
+        dtype = block.values.dtype
+        target = Target(self._hidden, self.path, kind, gzipped, features, labels, dtype)
         with file_errors(self.path):
-            self._sink = _open_sink(self._target)
-
-    def _check_samples(self, block: Table) -> None:
-        repeated = sorted(self._names.intersection(block.sample_names.tolist()))
-        if repeated:
-            raise TableError(
-                f"{self.path}: {listed(repeated)} was written before; names must differ"
-            )
-        self._names.update(block.sample_names.tolist())
+            return SINKS[kind][self.orientation == "columns"](target)
 
     def close(self) -> None:
         """Complete the file and give it its name."""
         if self._closed:
             return
         self._closed = True
-        if self._sink is None or self._target is None or not self._names:
-            self.abandon()
-            raise TableError(f"{self.path}: there was no sample to write")
         try:
+            if self._sink is None or not self._names:
+                raise TableError(f"{self.path}: there was no sample to write")
+            labels = {name: np.concatenate(parts) for name, parts in self._labels.items()}
             with file_errors(self.path, UnicodeEncodeError):
-                self._sink.finish()
-                os.replace(self._target.path, self.path)
+                self._sink.finish(list(self._names), labels)
+                self._sink.close()
+                os.replace(self._hidden, self.path)
         except BaseException:
             self.abandon()
             raise
@@ -148,9 +155,8 @@ class TableWriter:
         """Throw away what was written."""
         self._closed = True
         if self._sink is not None:
-            self._sink.abandon()
-        if self._target is not None:
-            self._target.path.unlink(missing_ok=True)
+            self._sink.close()
+        self._hidden.unlink(missing_ok=True)
 
     def __enter__(self) -> "TableWriter":
         return self
@@ -173,13 +179,3 @@ def _writable(path: Path) -> FileKind:
     if not path.parent.is_dir():
         raise TableError(f"{path}: there is no folder {path.parent}; make it first")
     return kind
-
-
-def _open_sink(target: Target) -> Sink:
-    if target.kind in ("csv", "tsv"):
-        return RowSink(target) if target.orientation == "rows" else ColumnSink(target)
-    if target.kind == "npz":
-        return NpzSink(target)
-    if target.kind == "parquet":
-        return ParquetRowSink(target) if target.orientation == "rows" else ParquetColumnSink(target)
-    return GctSink(target) if target.kind == "gct" else H5adSink(target)
