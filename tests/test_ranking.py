@@ -116,15 +116,6 @@ def test_ranks_of_hard_samples_equal_a_stable_sort_at_every_threshold(kind, dtyp
         assert_ranked(X, *suquan.rank_samples(X))
 
 
-@pytest.mark.parametrize("longest", [0, 512, 2048])
-@pytest.mark.parametrize("kind", KINDS)
-def test_ranks_are_the_same_with_and_without_the_sort_of_numpy(kind, longest, monkeypatch):
-    monkeypatch.setattr("suquan._ordering._LONGEST_FOR_NUMPY", longest)
-    for p in (1, 2, 100, 512, 1024, 2048):
-        X = np.stack([hard_row(kind, p, "float64", seed) for seed in range(3)])
-        assert_ranked(X, *suquan.rank_samples(X))
-
-
 @pytest.mark.parametrize("p", LARGE)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_ranks_equal_a_stable_sort_where_rows_begin_to_be_split(p, dtype):
