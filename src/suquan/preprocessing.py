@@ -18,6 +18,7 @@ from suquan._dask.collections import check_row_blocks
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.ranking import (
     MISSING,
+    RANKED_DTYPES,
     TIES,
     SampleOperator,
     as_samples,
@@ -25,7 +26,7 @@ from suquan.ranking import (
     kernel_dtype,
     raise_missing,
 )
-from suquan.targets import LEARNED, RankedBlock, learn_target, rank_and_learn, resolve_target
+from suquan.targets import LEARNED, RankedRows, learn_target, rank_and_learn, resolve_target
 
 
 def quantile_normalize(
@@ -152,7 +153,7 @@ def _learn_and_normalize(
     f, ranked = rank_and_learn(X, target, sample_weight, **rules)
     out = _empty_result(X, f)
 
-    def write_block(block: RankedBlock) -> None:
+    def write_block(block: RankedRows) -> None:
         samples = replace(block.samples, ties=ties)
         samples.apply(f, gap=np.nan, out=out[block.rows])
 
@@ -171,9 +172,9 @@ def _like_input(out: np.ndarray, X: Any) -> Any:
     return out
 
 
-def _as_floats(X: Any) -> Any:
+def _as_ranked_type(X: Any) -> Any:
     """A Dask array in one of the types that scikit-learn's validation gives."""
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    return X if X.dtype in RANKED_DTYPES else X.astype(np.float64)
 
 
 def _transform_blocks(normalizer: Any, X: Any) -> Any:
@@ -193,7 +194,7 @@ def _transform_blocks(normalizer: Any, X: Any) -> Any:
             f"{normalizer.n_features_in_} features as input."
         )
     return on_dask.normalize(
-        _as_floats(X),
+        _as_ranked_type(X),
         normalizer.target_quantiles_,
         ties=normalizer.ties,
         missing=normalizer.missing,
@@ -346,7 +347,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = check_row_blocks(X)
         if self._learns:
             f = on_dask.learn(
-                _as_floats(X),
+                _as_ranked_type(X),
                 self.target_quantiles,
                 sample_weight=sample_weight,
                 missing=self.missing,
@@ -379,7 +380,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _validate(self, X: Any, *, reset: bool) -> np.ndarray:
         self._check_parameters()
         return validate_data(
-            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+            self, X, reset=reset, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan"
         )
 
     def _refuse_nan(self, X: np.ndarray) -> None:
@@ -500,9 +501,7 @@ class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseE
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
         else:
-            X, y = validate_data(
-                self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-            )
+            X, y = validate_data(self, X, y, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan")
         parameters = self.get_params(deep=False)
         loss = parameters.pop("loss")
         if loss == "auto":
@@ -530,9 +529,7 @@ class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         if is_dask_array(X):
             return _transform_blocks(self, X)
-        X = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        X = validate_data(self, X, reset=False, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan")
         names = getattr(self, "feature_names_in_", None)
         return _normalize(X, self.target_quantiles_, self.ties, self.missing, None, names)
 

@@ -19,6 +19,8 @@ from suquan._kernels import operators, sorting
 
 TIES = {"average": operators.AVERAGE, "first": operators.FIRST, "mean_rank": operators.MEAN_RANK}
 MISSING = ("error", "ignore")
+# Types that are ranked as they are, integers of 64 bits too; scikit-learn's checks turn others into the first.
+RANKED_DTYPES = [np.float64, np.float32, *(np.dtype(c).type for c in np.typecodes["AllInteger"])]
 # What the kernels take instead of knots where there are none.
 _NO_NODE, _NO_PART = np.empty(0, np.int64), np.empty(0)
 
@@ -291,9 +293,9 @@ class SampleOperator:
 
     def take(self, rows: Any) -> SampleOperator:
         """Operator of the samples `rows` (any NumPy index)."""
-        return SampleOperator(
-            self.codes[rows], self.n_observed[rows], self.has_ties[rows], self.ties, self.n_jobs
-        )
+        parts = (self.codes, self.n_observed, self.has_ties)
+        codes, n_observed, has_ties = (np.ascontiguousarray(part[rows]) for part in parts)
+        return SampleOperator(codes, n_observed, has_ties, self.ties, self.n_jobs)
 
     def apply(
         self,

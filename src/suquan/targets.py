@@ -196,7 +196,7 @@ def resolve_target(target: Any, n_features: int) -> np.ndarray:
     return make_target_quantiles(target, n_features)
 
 
-class RankedBlock(NamedTuple):
+class RankedRows(NamedTuple):
     """Samples `rows`, ranked while a target is learned from them, to be normalised to it afterwards."""
 
     rows: slice
@@ -230,7 +230,7 @@ def rank_and_learn(
     missing: str,
     n_jobs: int | None,
     feature_names: Any = None,
-) -> tuple[np.ndarray, list[RankedBlock]]:
+) -> tuple[np.ndarray, list[RankedRows]]:
     """What :func:`learn_target` gives, and the samples ranked, 16 or 32 bits per value, unless not kept."""
     if target == "mean":
         return mean_target(
@@ -258,16 +258,16 @@ def sort_samples(X: np.ndarray, *, n_jobs: int | None = None) -> tuple[np.ndarra
 
 def _sort_and_rank(
     X: np.ndarray, n_jobs: int | None, keeps_ranks: bool
-) -> tuple[np.ndarray, np.ndarray, list[RankedBlock]]:
+) -> tuple[np.ndarray, np.ndarray, list[RankedRows]]:
     """What :func:`sort_samples` gives, and the ranks, if they are to be kept."""
     ordered = np.empty(X.shape, kernel_dtype(X.dtype))
     n_observed = np.empty(X.shape[0], np.int64)
 
-    def sort_block(rows: slice) -> RankedBlock | None:
+    def sort_block(rows: slice) -> RankedRows | None:
         samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
         n_observed[rows] = samples.n_observed
         operators.sort_rows(*_values_and_order(X[rows], samples), ordered[rows])
-        return RankedBlock(rows, samples) if keeps_ranks else None
+        return RankedRows(rows, samples) if keeps_ranks else None
 
     found = for_each_block(sort_block, X.shape, n_jobs=n_jobs)
     return ordered, n_observed, found if keeps_ranks else []
@@ -328,17 +328,17 @@ def mean_target(
     n_jobs: int | None = None,
     feature_names: Any = None,
     keeps_ranks: bool = False,
-) -> tuple[np.ndarray, list[RankedBlock]]:
+) -> tuple[np.ndarray, list[RankedRows]]:
     """Mean of the sorted samples, and the samples ranked, if they are to be kept."""
     n_observed = np.empty(X.shape[0], np.int64)
     weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight
-    ranked: list[RankedBlock] = []
+    ranked: list[RankedRows] = []
 
     def sum_block(rows: slice, scale: float = 1.0) -> np.ndarray:
         samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
         n_observed[rows] = samples.n_observed
         if keeps_ranks:
-            ranked.append(RankedBlock(rows, samples))
+            ranked.append(RankedRows(rows, samples))
         total = np.zeros(X.shape[1])
         values = _values_and_order(X[rows], samples)
         operators.sum_sorted_rows(*values, scale * weights[rows], total)

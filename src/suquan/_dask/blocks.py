@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_array
 from suquan._dask._common import DaskBlockError, DaskConnectionError, block_name
 from suquan._dask.collections import active_client
 from suquan._dask.journal import Journal
-from suquan.ranking import SampleOperator
+from suquan.ranking import RANKED_DTYPES, SampleOperator
 from suquan.solvers._threads import blas, one_blas_thread
 
 # A pass works on so many values of a block at a time, so that their design is small.
@@ -176,9 +176,7 @@ class BlockRows:
 
 def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> RankedBlock:
     """Check and rank the used rows of a block."""
-    X = check_array(
-        X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=0
-    )
+    X = check_array(X, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan", ensure_min_samples=0)
     if len(X) != rows.n_rows:
         raise ValueError(f"it has {len(X)} rows where {rows.n_rows} were announced.")
     if rows.used is not None:

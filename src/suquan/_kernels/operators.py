@@ -63,9 +63,9 @@ def block_end(code, flag, start, n_observed):
 def average_blocks(values, code, flag, n_observed):
     """Replace the values of each tied block by their mean.
 
-    The mean is kept inside the block's range, so that rounding does not change equal numbers. No branch depends on
-    where blocks end: short ones would cost twice the time. Where a sum overflows, all are taken again of small
-    multiples.
+    The mean is kept inside the block's range, so that rounding does not change equal numbers. No branch depends
+    on where blocks end: short ones would cost twice the time. Where a sum overflows, all are taken again of
+    small multiples.
     """
     means = np.empty(n_observed)
     for scale in (1.0, 2.0**-32):
