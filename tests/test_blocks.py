@@ -1,4 +1,4 @@
-"""Blocks of rows on kept threads."""
+"""Blocks of rows on threads."""
 
 import os
 import threading
@@ -9,13 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import suquan
-from suquan._blocks import (
-    ThreadMemory,
-    _over_blocks,
-    for_each_block,
-    row_blocks,
-    sum_over_blocks,
-)
+from suquan._blocks import for_each_block, over_blocks, row_blocks, sum_over_blocks
 
 SHAPE = (40, 100_000)
 
@@ -27,74 +21,25 @@ def test_blocks_cover_every_row_once_and_come_in_order():
     assert [i for start, stop in rows for i in range(start, stop)] == list(range(SHAPE[0]))
 
 
-def test_threads_are_kept():
-    def names():
-        return {threading.current_thread().name}
-
-    first = set().union(*for_each_block(lambda _: names(), SHAPE, n_jobs=2))
-    second = set().union(*for_each_block(lambda _: names(), SHAPE, n_jobs=2))
-    assert len(first | second) <= 2
-    assert all(name.startswith("suquan") for name in first - {threading.current_thread().name})
-
-
 def test_blocks_inside_a_block_do_not_wait_for_each_other():
-    def sum_starts(rows, total, adds):
-        total[:] = rows.start
-
     def inner_sum(_):
-        return sum_over_blocks(sum_starts, SHAPE, n_jobs=2)
+        return sum_over_blocks(lambda rows: np.full(SHAPE[1], rows.start), SHAPE, n_jobs=2)
 
     totals = for_each_block(inner_sum, SHAPE, n_jobs=2)
     for total in totals:
         assert_array_equal(total, totals[0])
 
 
-def test_vectors_of_a_sum_are_used_again():
-    lent = []
-
-    def sum_rows(rows, total, adds):
-        assert not adds
-        total[:] = rows.start + 1
-        lent.append(id(total))
-
-    total = sum_over_blocks(sum_rows, SHAPE, n_jobs=1)
-    starts = [rows.start + 1 for rows in row_blocks(*SHAPE)]
-    assert_array_equal(total, np.full(SHAPE[1], sum(starts)))
-    assert len(lent) == len(starts)
-    assert len(set(lent)) == 2  # the first one becomes the sum
-
-
 @pytest.mark.parametrize("shape", [(5, 1 << 19), (5, 70_000), (300, 3_000)])
 def test_sums_are_the_same_at_any_number_of_threads(shape):
     X = np.random.default_rng(0).normal(size=shape)
-
-    def sum_rows(rows, total, adds):
-        if not adds:
-            total[:] = 0.0
-        for x in X[rows]:
-            total += x
-
-    one = sum_over_blocks(sum_rows, shape, n_jobs=1)
-    assert_array_equal(sum_over_blocks(sum_rows, shape, n_jobs=2), one)
+    one = sum_over_blocks(lambda rows: X[rows].sum(axis=0), shape, n_jobs=1)
+    assert_array_equal(sum_over_blocks(lambda rows: X[rows].sum(axis=0), shape, n_jobs=2), one)
     assert_allclose(one, X.sum(axis=0), atol=1e-12)
 
 
 def test_a_sum_over_no_rows_is_zero():
     assert_array_equal(sum_over_blocks(None, (0, 3), n_jobs=1), np.zeros(3))
-
-
-def test_every_thread_keeps_memory_of_its_own():
-    memory = ThreadMemory(3, n_zero=2)
-    ours = memory.get()
-    assert ours.shape == (3,)
-    assert_array_equal(ours[:2], np.zeros(2, np.int64))
-    theirs = []
-    thread = threading.Thread(target=lambda: theirs.extend([memory.get(), memory.get()]))
-    thread.start()
-    thread.join()
-    assert memory.get() is ours
-    assert theirs[0] is theirs[1]
-    assert not np.shares_memory(theirs[0], ours)
 
 
 def test_results_are_let_go_once_they_are_used():
@@ -108,8 +53,9 @@ def test_results_are_let_go_once_they_are_used():
         made.add(result)
         return result
 
-    n_alive = [len(made) for _ in _over_blocks(make, SHAPE, 2)]
-    assert len(n_alive) == len(list(row_blocks(*SHAPE))) == 8
+    n_blocks = len(list(row_blocks(*SHAPE)))
+    n_alive = [len(made) for _ in over_blocks(make, SHAPE, 2)]
+    assert len(n_alive) == n_blocks == 8
     assert n_alive[-1] <= 3  # the last one, and what a thread has not yet let go of
 
 

@@ -73,31 +73,26 @@ def test_given_target_equals_established_programs(case, program, ties):
 # ---------------------------------------------------------------------------------- against plain NumPy
 
 
-@ties_rules
-@floats
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("p", [1, 2, 257, 4096])
-def test_hard_samples_are_normalised_as_by_a_stable_sort(kind, p, dtype, ties):
-    X = np.stack([hard_row(kind, p, dtype, seed) for seed in range(2)])
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.sampled_from([1, 2, 257, 4096, 32_768, 32_769]),
+    st.sampled_from(["float32", "float64"]),
+    st.sampled_from(reference.TIES),
+    st.integers(0, 10**6),
+)
+def test_hard_samples_are_normalised_as_by_a_stable_sort(kind, p, dtype, ties, seed):
+    X = np.stack([hard_row(kind, p, dtype, seed + k) for k in range(2)])
     f = make_target_quantiles("normal", p)
     out = quantile_normalize(X, f, ties=ties)
     assert out.dtype == dtype
     expected = reference.normalize_complete(X, f, ties)
-    assert_allclose(out, expected, rtol=1e-12 if dtype == "float64" else 1e-6, atol=1e-7)
-
-
-@ties_rules
-@pytest.mark.parametrize("p", [32_768, 32_769, 65_535, 65_536, 65_537, 263_000])
-def test_long_samples_are_normalised_as_by_a_stable_sort(p, ties):
-    X = np.stack([hard_row(kind, p, "float64") for kind in ("counts", "cauchy", "mostly zero")])
-    f = make_target_quantiles("exponential", p)
-    expected = reference.normalize_complete(X, f, ties)
-    assert_allclose(quantile_normalize(X, f, ties=ties), expected, rtol=1e-10)
+    assert_allclose(out, expected, rtol=1e-10 if dtype == "float64" else 1e-6, atol=1e-7)
 
 
 @floats
-@pytest.mark.parametrize("p", [300, 32_769, 66_000, 263_000])
-def test_ranks_that_wait_in_the_result_are_read_before_they_are_overwritten(p, dtype):
+@pytest.mark.parametrize("p", [300, 66_000])
+def test_samples_that_wait_for_the_mean_are_normalised_to_it(p, dtype):
     kinds = ["normal", "cauchy", "mostly zero", "normal", "counts"]
     X = np.stack([hard_row(kind, p, dtype, seed) for seed, kind in enumerate(kinds)])
     X[3] = np.random.default_rng(p).permutation(p)
@@ -114,75 +109,73 @@ def test_ranks_that_wait_in_the_result_are_read_before_they_are_overwritten(p, d
     assert_array_equal(np.isnan(out[3]), ~observed)
 
 
-@ties_rules
-@learned
-@pytest.mark.parametrize("gaps", [0.0, 0.3])
-def test_learned_targets_and_gaps_follow_the_definition(target, ties, gaps):
-    @few
-    @given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 10**6))
-    def check(n, p, seed):
-        X = make_samples(n, p, seed, gaps=gaps)
-        X[0, 0] = 0.0
-        f = reference.learned_target(X, target)
-        out = quantile_normalize(X, target, ties=ties, missing="ignore")
-        assert_allclose(out, reference.normalize(X, f, ties), rtol=1e-11, atol=1e-11)
-
-    check()
-
-
-@pytest.mark.parametrize(
-    "dtype", ["bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+@settings(max_examples=250, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(["mean", "median"]),
+    st.sampled_from(reference.TIES),
+    st.sampled_from([0.0, 0.3]),
+    st.integers(1, 6),
+    st.integers(1, 9),
+    st.integers(0, 10**6),
 )
+def test_learned_targets_and_gaps_follow_the_definition(target, ties, gaps, n, p, seed):
+    X = make_samples(n, p, seed, gaps=gaps)
+    X[0, 0] = 0.0
+    f = reference.learned_target(X, target)
+    out = quantile_normalize(X, target, ties=ties, missing="ignore")
+    assert_allclose(out, reference.normalize(X, f, ties), rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("target", ["mean", "median", "normal"])
-def test_integers_are_normalised_in_float64(dtype, target):
-    X = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, (6, 30)).astype(dtype)
-    before = X.copy()
-    out = quantile_normalize(X, target)
-    assert out.dtype == np.float64
-    assert_array_equal(out, quantile_normalize(X.astype(float), target))
-    assert_array_equal(X, before)
+def test_integers_are_normalised_in_float64(target):
+    counts = np.random.default_rng(0).integers(0, 100, (6, 30))
+    for dtype in ("bool", *np.typecodes["AllInteger"]):
+        X = (counts % 2 if dtype == "bool" else counts).astype(dtype)
+        before = X.copy()
+        out = quantile_normalize(X, target)
+        assert out.dtype == np.float64
+        assert_array_equal(out, quantile_normalize(X.astype(float), target))
+        assert_array_equal(QuantileNormalizer(target).fit_transform(X), out)
+        assert_array_equal(X, before)
 
 
-@ties_rules
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("dtype", "expected"), [("f2", "f4"), ("f4", "f4"), ("f8", "f8")])
-def test_floats_keep_their_type(target, ties, dtype, expected):
+def test_floats_keep_their_type(dtype, expected):
     X = make_samples(dtype=dtype)
-    assert quantile_normalize(X, target, ties=ties).dtype == expected
-    if dtype != "f2":
-        normalizer = QuantileNormalizer(target, ties=ties)
-        assert normalizer.fit(X).transform(X).dtype == expected
-        assert normalizer.fit_transform(X).dtype == expected
-        assert normalizer.target_quantiles_.dtype == np.float64
+    for target in TARGETS:
+        assert quantile_normalize(X, target).dtype == expected
+        if dtype != "f2":
+            normalizer = QuantileNormalizer(target)
+            assert normalizer.fit(X).transform(X).dtype == expected
+            assert normalizer.fit_transform(X).dtype == expected
+            assert normalizer.target_quantiles_.dtype == np.float64
 
 
 @floats
-@ties_rules
 @pytest.mark.parametrize("target", ["mean", "median", "normal"])
-@pytest.mark.parametrize("layout", _layouts(np.zeros((2, 3))))
-def test_results_do_not_depend_on_memory_layout(layout, target, ties, dtype):
-    X = _layouts(make_samples(7, 30, dtype=dtype))[layout]
-    before = X.copy()
-    out = quantile_normalize(X, target, ties=ties)
-    assert_array_equal(out, quantile_normalize(before, target, ties=ties))
-    assert_array_equal(QuantileNormalizer(target, ties=ties).fit_transform(X), out)
-    assert_array_equal(X, before)
-    assert not np.shares_memory(out, X)
+def test_results_do_not_depend_on_memory_layout(target, dtype):
+    for X in _layouts(make_samples(7, 30, dtype=dtype)).values():
+        before = X.copy()
+        out = quantile_normalize(X, target)
+        assert_array_equal(out, quantile_normalize(before, target))
+        assert_array_equal(QuantileNormalizer(target).fit_transform(X), out)
+        assert_array_equal(X, before)
+        assert not np.shares_memory(out, X)
 
 
-@pytest.mark.parametrize("dtype", [">f4", ">f8", ">i4", ">u8"])
 @pytest.mark.parametrize("target", ["mean", "median", "normal"])
-def test_results_do_not_depend_on_byte_order(dtype, target):
-    X = np.abs(make_samples() * 100).astype(dtype)
-    native = X.astype(X.dtype.newbyteorder("="))
-    assert_array_equal(quantile_normalize(X, target), quantile_normalize(native, target))
+def test_results_do_not_depend_on_byte_order(target):
+    for dtype in (">f4", ">f8", ">i4", ">u8"):
+        X = np.abs(make_samples() * 100).astype(dtype)
+        native = X.astype(X.dtype.newbyteorder("="))
+        assert_array_equal(quantile_normalize(X, target), quantile_normalize(native, target))
 
 
 # ----------------------------------------------------------------------------------------- invariants
 
 
 @ties_rules
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["mean", "median", "normal"])
 def test_a_row_alone_gives_bit_for_bit_what_it_gives_in_a_batch(target, ties):
     X = make_samples(50, 300, gaps=0.05)
     X[::2] = make_samples(25, 300, seed=1)
@@ -193,11 +186,10 @@ def test_a_row_alone_gives_bit_for_bit_what_it_gives_in_a_batch(target, ties):
     assert_array_equal(normalizer.transform(X[::-1])[::-1], batch)
 
 
-@ties_rules
-@pytest.mark.parametrize("gaps", [0.0, 0.01])
-@pytest.mark.parametrize("target", TARGETS)
-def test_results_are_the_same_at_any_number_of_threads(target, ties, gaps):
-    X = make_samples(230, 3000, gaps=gaps)
+@pytest.mark.parametrize("ties", ["average", "mean_rank"])
+@pytest.mark.parametrize("target", ["mean", "median", "normal"])
+def test_results_are_the_same_at_any_number_of_threads(target, ties):
+    X = make_samples(230, 3000, gaps=0.01)
     options = {"ties": ties, "missing": "ignore"}
     one = QuantileNormalizer(target, n_jobs=1, **options)
     expected = one.fit_transform(X)
@@ -208,12 +200,16 @@ def test_results_are_the_same_at_any_number_of_threads(target, ties, gaps):
     assert_array_equal(quantile_normalize(X, target, n_jobs=2, **options), expected)
 
 
-@ties_rules
-@floats
-@pytest.mark.parametrize("gaps", [0.0, 0.2])
-@pytest.mark.parametrize("target", [*TARGETS, "given"])
-def test_fit_transform_equals_fit_then_transform_and_the_function(target, ties, dtype, gaps):
-    X = make_samples(gaps=gaps, dtype=dtype)
+@few
+@given(
+    st.sampled_from([*TARGETS, "given"]),
+    st.sampled_from(reference.TIES),
+    st.sampled_from(["float32", "float64"]),
+    st.sampled_from([0.0, 0.2]),
+    st.integers(0, 10**6),
+)
+def test_fit_transform_equals_fit_then_transform_and_the_function(target, ties, dtype, gaps, seed):
+    X = make_samples(seed=seed, gaps=gaps, dtype=dtype)
     target = np.arange(40.0) if target == "given" else target
     normalizer = QuantileNormalizer(target, ties=ties, missing="ignore")
     at_once = normalizer.fit_transform(X)
@@ -265,7 +261,7 @@ def test_signed_zeros_tie():
 
 
 @ties_rules
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["mean", "median", "normal"])
 def test_missing_values_stay_missing_and_leave_other_samples_alone(target, ties):
     X = make_samples(8, 30)
     complete = QuantileNormalizer(target, ties=ties, missing="ignore").fit(X)
@@ -305,7 +301,7 @@ def test_a_sample_without_values_does_not_change_the_learned_target(target):
         quantile_normalize(empty[7:], target, missing="ignore")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["mean", "median", "normal"])
 @pytest.mark.parametrize("method", ["fit", "fit_transform", "function"])
 def test_nan_is_refused_with_its_position_by_default(target, method):
     X = make_samples()
@@ -438,7 +434,7 @@ def test_learned_targets_that_are_infinite_are_refused(target):
 
 
 @pytest.mark.parametrize("missing", ["error", "ignore"])
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["mean", "median", "normal"])
 def test_the_estimator_refuses_infinities(target, missing):
     X = make_samples()
     normalizer = QuantileNormalizer(target, missing=missing).fit(X)

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from suquan._blocks import ThreadMemory, for_each_block
+from suquan._blocks import for_each_block, on_threads
 from suquan._compat import check_sample_weight, output_container, validate_data
 from suquan._dask._common import as_numpy, is_dask_array
 from suquan._dask.collections import check_row_blocks
-from suquan._kernels import operators
-from suquan._ordering import KernelRows
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.ranking import (
     MISSING,
+    RANKED_DTYPES,
     TIES,
+    SampleOperator,
     as_samples,
     check_choice,
-    code_masks,
     kernel_dtype,
     raise_missing,
 )
-from suquan.targets import LEARNED, Kept, learn_target, mean_target, resolve_target
+from suquan.targets import LEARNED, RankedRows, learn_target, rank_and_learn, resolve_target
 
 
 def quantile_normalize(
@@ -107,35 +108,25 @@ def _normalize(
     feature_names: Any = None,
 ) -> np.ndarray:
     """Samples normalised to f, ranked and written block by block."""
-    dtype = kernel_dtype(X.dtype)
-    _check_fits(f, dtype)
-    out = np.empty(X.shape, dtype)
+    out = _empty_result(X, f)
     n_observed = np.empty(X.shape[0], np.int64)
 
-    samples = KernelRows(X, dtype)
-    target = f.astype(dtype, copy=False)
-    memory = ThreadMemory(operators.write_size(f.size))
-    masks = code_masks(np.dtype(np.uint32))
-
     def normalize_block(rows: slice) -> None:
-        ranked = np.empty(f.size, np.uint32)
-        for part, values in samples.parts(rows):
-            operators.normalize_rows(
-                *values,
-                f,
-                target,
-                memory.get(),
-                *masks,
-                TIES[ties],
-                n_observed[part],
-                ranked,
-                out[part],
-            )
+        samples = SampleOperator.from_samples(X[rows], ties=ties, missing="ignore", n_jobs=1)
+        samples.apply(f, gap=np.nan, out=out[rows])
+        n_observed[rows] = samples.n_observed
 
     for_each_block(normalize_block, X.shape, n_jobs=n_jobs)
     if missing == "error":
         raise_missing(X, n_observed, feature_names)
     return out
+
+
+def _empty_result(X: np.ndarray, f: np.ndarray) -> np.ndarray:
+    """Room for the samples normalised to f, in a type that holds the target."""
+    dtype = kernel_dtype(X.dtype)
+    _check_fits(f, dtype)
+    return np.empty(X.shape, dtype)
 
 
 def _check_fits(f: np.ndarray, dtype: np.dtype) -> None:
@@ -157,40 +148,17 @@ def _learn_and_normalize(
     n_jobs: int | None,
     feature_names: Any = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Learned target and the samples normalised to it.
+    """Learned target and the samples normalised to it; these are ranked once."""
+    rules: dict[str, Any] = {"missing": missing, "n_jobs": n_jobs, "feature_names": feature_names}
+    f, ranked = rank_and_learn(X, target, sample_weight, **rules)
+    out = _empty_result(X, f)
 
-    For the mean the samples are ranked once: the ranking waits in the memory of the result.
-    """
-    learn: dict[str, Any] = {
-        "sample_weight": sample_weight,
-        "missing": missing,
-        "n_jobs": n_jobs,
-        "feature_names": feature_names,
-    }
-    if target != "mean":
-        f = learn_target(X, target, **learn)
-        return f, _normalize(X, f, ties, missing, n_jobs)
-    out = np.empty(X.shape, kernel_dtype(X.dtype))
-    kept = Kept.inside(out)
-    f, n_observed = mean_target(X, kept=kept, **learn)
-    masks = code_masks(kept.codes.dtype)
-    target_quantiles = f.astype(out.dtype, copy=False)
-    memory = ThreadMemory(operators.write_size(f.size))
+    def write_block(block: RankedRows) -> None:
+        samples = replace(block.samples, ties=ties)
+        samples.apply(f, gap=np.nan, out=out[block.rows])
 
-    def write_block(rows: slice) -> None:
-        operators.write_kept_rows(
-            f,
-            target_quantiles,
-            memory.get(),
-            kept.codes[rows],
-            *masks,
-            n_observed[rows],
-            kept.has_ties[rows],
-            TIES[ties],
-            out[rows],
-        )
-
-    for_each_block(write_block, X.shape, n_jobs=n_jobs)
+    for _ in on_threads(write_block, ranked, effective_n_jobs(n_jobs)):
+        pass
     return f, out
 
 
@@ -204,9 +172,9 @@ def _like_input(out: np.ndarray, X: Any) -> Any:
     return out
 
 
-def _as_floats(X: Any) -> Any:
+def _as_ranked_type(X: Any) -> Any:
     """A Dask array in one of the types that scikit-learn's validation gives."""
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    return X if X.dtype in RANKED_DTYPES else X.astype(np.float64)
 
 
 def _transform_blocks(normalizer: Any, X: Any) -> Any:
@@ -226,7 +194,7 @@ def _transform_blocks(normalizer: Any, X: Any) -> Any:
             f"{normalizer.n_features_in_} features as input."
         )
     return on_dask.normalize(
-        _as_floats(X),
+        _as_ranked_type(X),
         normalizer.target_quantiles_,
         ties=normalizer.ties,
         missing=normalizer.missing,
@@ -344,7 +312,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return _normalize(X, self.target_quantiles_, self.ties, **self._rules)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Fit, and normalise the training samples; ranks them only once for a mean target.
+        """Fit, and normalise the training samples, ranking them once.
 
         Parameters
         ----------
@@ -379,7 +347,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = check_row_blocks(X)
         if self._learns:
             f = on_dask.learn(
-                _as_floats(X),
+                _as_ranked_type(X),
                 self.target_quantiles,
                 sample_weight=sample_weight,
                 missing=self.missing,
@@ -412,7 +380,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _validate(self, X: Any, *, reset: bool) -> np.ndarray:
         self._check_parameters()
         return validate_data(
-            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+            self, X, reset=reset, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan"
         )
 
     def _refuse_nan(self, X: np.ndarray) -> None:
@@ -533,9 +501,7 @@ class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseE
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
         else:
-            X, y = validate_data(
-                self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-            )
+            X, y = validate_data(self, X, y, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan")
         parameters = self.get_params(deep=False)
         loss = parameters.pop("loss")
         if loss == "auto":
@@ -563,9 +529,7 @@ class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         if is_dask_array(X):
             return _transform_blocks(self, X)
-        X = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        X = validate_data(self, X, reset=False, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan")
         names = getattr(self, "feature_names_in_", None)
         return _normalize(X, self.target_quantiles_, self.ties, self.missing, None, names)
 

@@ -1,4 +1,8 @@
-"""From samples to ranks: the only place that sorts samples, settles ties and skips missing values."""
+"""From samples to ranks: the only place that sorts samples, settles ties and skips missing values.
+
+Samples come in as a matrix of any real type; ranks, or the operators T_i that stand on them, go out.
+Normalisation, targets and all models call this.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,16 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from suquan._blocks import ThreadMemory, for_each_block, sum_over_blocks
+from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._dask._common import is_dask_array
-from suquan._kernels import operators
-from suquan._kernels.ranking import rank_rows
-from suquan._ordering import KernelRows
+from suquan._kernels import operators, sorting
 
 TIES = {"average": operators.AVERAGE, "first": operators.FIRST, "mean_rank": operators.MEAN_RANK}
 MISSING = ("error", "ignore")
+# Types that are ranked as they are, integers of 64 bits too; scikit-learn's checks turn others into the first.
+RANKED_DTYPES = [np.float64, np.float32, *(np.dtype(c).type for c in np.typecodes["AllInteger"])]
+# What the kernels take instead of knots where there are none.
+_NO_NODE, _NO_PART = np.empty(0, np.int64), np.empty(0)
 
 
 def as_samples(X: Any) -> np.ndarray:
@@ -44,6 +50,37 @@ def kernel_dtype(dtype: np.dtype) -> np.dtype:
     """Type in which values are normalised: float32 for float16 and float32, float64 for all others."""
     narrow = dtype.kind == "f" and dtype.itemsize <= 4
     return np.dtype(np.float32 if narrow else np.float64)
+
+
+def as_rows(block: np.ndarray, dtype: Any) -> np.ndarray:
+    """Block of rows as the kernels want it; copied only where it is not usable as it lies in memory."""
+    return np.require(block, dtype=dtype, requirements=["C", "A", "W"])
+
+
+def as_bits(block: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Rows of numbers as unsigned integers for :func:`suquan._kernels.sorting.encode_rows`.
+
+    Floats keep their bits: 32 of float16 and float32, 64 of others. Integers become integers of 32 bits or 64
+    that sort as they do, exactly.
+
+    Parameters
+    ----------
+    block : ndarray of shape (n_samples, n_features)
+
+    Returns
+    -------
+    bits : ndarray of shape (n_samples, n_features), uint32 or uint64
+    is_float : bool
+    """
+    kind = block.dtype.kind
+    if kind == "f":
+        values = as_rows(block, kernel_dtype(block.dtype))
+        return values.view(f"u{values.itemsize}"), True
+    size = 8 if block.dtype.itemsize == 8 else 4
+    bits = as_rows(block, f"i{size}" if kind == "i" else f"u{size}").view(f"u{size}")
+    if kind == "i":
+        bits = bits ^ bits.dtype.type(1 << (8 * size - 1))
+    return bits, False
 
 
 def check_choice(name: str, value: Any, known: Any) -> None:
@@ -116,25 +153,21 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
             "that calls rank_samples."
         )
     X = as_samples(X)
-    if X.dtype.kind in "iub":
-        dtype = np.dtype(np.int64)
-    else:
-        dtype = kernel_dtype(X.dtype)
-    if X.dtype.kind == "u" and X.dtype.itemsize == 8:
-        X = (X ^ np.uint64(1 << 63)).view(np.int64)  # the same order, as signed integers
     index_dtype = np.min_scalar_type(max(X.shape[1] - 1, 0))
     ranks = np.empty(X.shape, index_dtype)
     order = np.empty(X.shape, index_dtype)
-    n_observed = np.empty(X.shape[0], np.int64)
 
-    samples = KernelRows(X, dtype)
+    def rank_block(rows: slice) -> np.ndarray:
+        samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
+        _, mask = code_masks(samples.codes.dtype)
+        found = samples.codes & mask
+        inverse = np.empty_like(found)
+        sorting.invert_rows(found, inverse)
+        order[rows], ranks[rows] = found, inverse
+        return samples.n_observed
 
-    def rank_block(rows: slice) -> None:
-        for part, values in samples.parts(rows):
-            rank_rows(*values, order[part], ranks[part], n_observed[part])
-
-    for_each_block(rank_block, X.shape, n_jobs=1)
-    raise_missing(X, n_observed)
+    n_observed = for_each_block(rank_block, X.shape, n_jobs=1)
+    raise_missing(X, np.concatenate([*n_observed, np.empty(0, np.int64)]))
     return ranks, order
 
 
@@ -207,7 +240,7 @@ class SampleOperator:
         n_jobs: int | None = None,
         feature_names: Any = None,
     ) -> SampleOperator:
-        """Rank the samples of `X`, of shape (n_samples, n_features)."""
+        """Rank the samples of `X`, of shape (n_samples, n_features); integers of all sizes exactly."""
         check_choice("ties", ties, TIES)
         check_choice("missing", missing, MISSING)
         codes = np.empty(X.shape, code_dtype(X.shape[1]))
@@ -215,11 +248,9 @@ class SampleOperator:
         has_ties = np.empty(X.shape[0], np.bool_)
         flag, _ = code_masks(codes.dtype)
 
-        samples = KernelRows(X, kernel_dtype(X.dtype))
-
         def encode_block(rows: slice) -> None:
-            for part, values in samples.parts(rows):
-                operators.encode_rows(*values, flag, codes[part], n_observed[part], has_ties[part])
+            goal = codes[rows], n_observed[rows], has_ties[rows]
+            sorting.encode_rows(*as_bits(X[rows]), flag, *goal)
 
         for_each_block(encode_block, X.shape, n_jobs=n_jobs)
         if missing == "error":
@@ -262,9 +293,9 @@ class SampleOperator:
 
     def take(self, rows: Any) -> SampleOperator:
         """Operator of the samples `rows` (any NumPy index)."""
-        return SampleOperator(
-            self.codes[rows], self.n_observed[rows], self.has_ties[rows], self.ties, self.n_jobs
-        )
+        parts = (self.codes, self.n_observed, self.has_ties)
+        codes, n_observed, has_ties = (np.ascontiguousarray(part[rows]) for part in parts)
+        return SampleOperator(codes, n_observed, has_ties, self.ties, self.n_jobs)
 
     def apply(
         self,
@@ -291,11 +322,9 @@ class SampleOperator:
         """
         f = np.ascontiguousarray(f, dtype=np.float64)
         result = np.empty(self.codes.shape, dtype) if out is None else out
-        target = f.astype(result.dtype, copy=False)
-        memory = ThreadMemory(operators.write_size(f.size))
 
         def apply_block(rows: slice) -> None:
-            operators.apply_rows(f, target, memory.get(), *self._rows(rows), gap, result[rows])
+            operators.apply_rows(f, *self._rows(rows), gap, result[rows])
 
         for_each_block(apply_block, self.codes.shape, n_jobs=self.n_jobs)
         return result
@@ -325,15 +354,12 @@ class SampleOperator:
         ndarray of shape (n_samples, n_features) or (n_samples, n_knots)
         """
         w = np.ascontiguousarray(w, dtype=np.float64)
-        width = self.n_features if knots is None else knots[2]
+        node, part, width = (_NO_NODE, _NO_PART, self.n_features) if knots is None else knots
         if out is None:
             out = np.empty((self.n_samples, width), dtype)
 
         def adjoint_block(rows: slice) -> None:
-            if knots is None:
-                operators.adjoint_rows(w, *self._rows(rows), out[rows])
-            else:
-                operators.adjoint_knot_rows(w, *self._rows(rows), *knots[:2], out[rows])
+            operators.adjoint_rows(w, *self._rows(rows), node, part, out[rows])
 
         for_each_block(adjoint_block, self.codes.shape, n_jobs=self.n_jobs)
         return out
@@ -362,11 +388,22 @@ class SampleOperator:
 
     def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i f, of shape (n_features,), without the single terms."""
-        return self._sum(operators.sum_apply_rows, c, f)
+        return self._sum(False, c, f)
 
     def sum_adjoint(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_iᵀ w, of shape (n_features,), without the single terms."""
-        return self._sum(operators.sum_adjoint_rows, c, w)
+        return self._sum(True, c, w)
+
+    def _sum(self, is_adjoint: bool, c: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        c = np.ascontiguousarray(c, dtype=np.float64)
+        vector = np.ascontiguousarray(vector, dtype=np.float64)
+
+        def sum_block(rows: slice) -> np.ndarray:
+            total = np.zeros(self.n_features)
+            operators.sum_rows(is_adjoint, c[rows], vector, *self._rows(rows), total)
+            return total
+
+        return sum_over_blocks(sum_block, self.codes.shape, n_jobs=self.n_jobs)
 
     def sum_matrix(self, c: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i, of shape (n_features, n_features), for samples without missing values."""
@@ -377,14 +414,3 @@ class SampleOperator:
         c = np.ascontiguousarray(c, dtype=np.float64)
         operators.sum_operator_rows(c, self.codes, flag, mask, TIES[self.ties], steps)
         return np.cumsum(steps, axis=1, out=steps)
-
-    def _sum(self, sum_rows: Any, c: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        c = np.ascontiguousarray(c, dtype=np.float64)
-        vector = np.ascontiguousarray(vector, dtype=np.float64)
-
-        def sum_block(rows: slice, total: np.ndarray, adds: bool) -> None:
-            if not adds:
-                total.fill(0.0)
-            sum_rows(c[rows], vector, *self._rows(rows), total)
-
-        return sum_over_blocks(sum_block, self.codes.shape, n_jobs=self.n_jobs)

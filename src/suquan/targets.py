@@ -1,4 +1,8 @@
-"""Target quantiles: named ones, their resolution to a vector, and those learned from samples alone."""
+"""Target quantiles: named ones, their resolution to a vector, and those learned from samples alone.
+
+A name, distribution, callable, array or matrix of samples comes in; a vector of one value per feature goes out.
+Normalisers, models, plots and the command line call this.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._kernels import operators
-from suquan._ordering import KernelRows
-from suquan.ranking import code_dtype, code_masks, kernel_dtype, raise_missing
+from suquan.ranking import SampleOperator, as_rows, code_masks, kernel_dtype, raise_missing
 
 LEARNED = ("median", "mean", "approximate_median")
 
@@ -193,24 +196,11 @@ def resolve_target(target: Any, n_features: int) -> np.ndarray:
     return make_target_quantiles(target, n_features)
 
 
-class Kept(NamedTuple):
-    """Ranking of samples that waits in the memory of their result, see :meth:`inside`."""
+class RankedRows(NamedTuple):
+    """Samples `rows`, ranked while a target is learned from them, to be normalised to it afterwards."""
 
-    codes: np.ndarray  # uint16 or uint32, at the end of each row
-    has_ties: np.ndarray  # bool
-
-    @classmethod
-    def inside(cls, out: np.ndarray) -> Kept:
-        """Room for the ranking in the memory of a float array."""
-        n_samples, n_features = out.shape
-        codes = out.view(code_dtype(n_features))[:, -n_features:]
-        return cls(codes, np.empty(n_samples, np.bool_))
-
-    @classmethod
-    def nowhere(cls, shape: tuple[int, ...]) -> Kept:
-        """No room: the ranking of samples of this shape is not kept."""
-        n_samples, n_features = shape
-        return cls(np.empty((0, 1), code_dtype(n_features)), np.empty(n_samples, np.bool_))
+    rows: slice
+    samples: SampleOperator
 
 
 def learn_target(
@@ -227,38 +217,66 @@ def learn_target(
     Samples with missing values enter with their interpolated quantiles; samples with weight 0 or without any
     observed value do not enter. In memory the approximate median is the median.
     """
+    rules: dict[str, Any] = {"missing": missing, "n_jobs": n_jobs, "feature_names": feature_names}
+    return rank_and_learn(X, target, sample_weight, keeps_ranks=False, **rules)[0]
+
+
+def rank_and_learn(
+    X: np.ndarray,
+    target: str,
+    sample_weight: np.ndarray | None,
+    *,
+    keeps_ranks: bool = True,
+    missing: str,
+    n_jobs: int | None,
+    feature_names: Any = None,
+) -> tuple[np.ndarray, list[RankedRows]]:
+    """What :func:`learn_target` gives, and the samples ranked, 16 or 32 bits per value, unless not kept."""
     if target == "mean":
         return mean_target(
             X,
             sample_weight=sample_weight,
+            keeps_ranks=keeps_ranks,
             missing=missing,
             n_jobs=n_jobs,
             feature_names=feature_names,
-        )[0]
-    ordered, n_observed = sort_samples(X, n_jobs=n_jobs)
+        )
+    ordered, n_observed, ranked = _sort_and_rank(X, n_jobs, keeps_ranks)
     if missing == "error":
         raise_missing(X, n_observed, feature_names)
     weights = _usable_weights(sample_weight, n_observed)
-    return median_target(ordered, weights, n_jobs)
+    return median_target(ordered, weights, n_jobs), ranked
 
 
 def sort_samples(X: np.ndarray, *, n_jobs: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Samples with their values sorted, and the number of observed values of each.
 
-    Samples with missing values have their interpolated quantiles, those without any value no defined ones.
+    Samples with missing values have their interpolated quantiles, those without any value NaN.
     """
-    dtype = kernel_dtype(X.dtype)
-    ordered = np.empty(X.shape, dtype)
+    return _sort_and_rank(X, n_jobs, keeps_ranks=False)[:2]
+
+
+def _sort_and_rank(
+    X: np.ndarray, n_jobs: int | None, keeps_ranks: bool
+) -> tuple[np.ndarray, np.ndarray, list[RankedRows]]:
+    """What :func:`sort_samples` gives, and the ranks, if they are to be kept."""
+    ordered = np.empty(X.shape, kernel_dtype(X.dtype))
     n_observed = np.empty(X.shape[0], np.int64)
 
-    samples = KernelRows(X, dtype)
+    def sort_block(rows: slice) -> RankedRows | None:
+        samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
+        n_observed[rows] = samples.n_observed
+        operators.sort_rows(*_values_and_order(X[rows], samples), ordered[rows])
+        return RankedRows(rows, samples) if keeps_ranks else None
 
-    def sort_block(rows: slice) -> None:
-        for part, values in samples.parts(rows):
-            operators.sort_rows(*values, n_observed[part], ordered[part])
+    found = for_each_block(sort_block, X.shape, n_jobs=n_jobs)
+    return ordered, n_observed, found if keeps_ranks else []
 
-    for_each_block(sort_block, X.shape, n_jobs=n_jobs)
-    return ordered, n_observed
+
+def _values_and_order(block: np.ndarray, samples: SampleOperator) -> tuple:
+    """First arguments of the kernels that read sorted samples: values, code rows, mask, observed values."""
+    _, mask = code_masks(samples.codes.dtype)
+    return as_rows(block, kernel_dtype(block.dtype)), samples.codes, mask, samples.n_observed
 
 
 def median_target(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) -> np.ndarray:
@@ -267,21 +285,39 @@ def median_target(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) 
 
 
 def _median_rows(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) -> np.ndarray:
-    """Weighted median of each column over the rows of positive weight."""
+    """Weighted median of each column over the rows of positive weight; NaN for a column with NaN."""
     rows = np.flatnonzero(weights)
     used = weights[rows]
     f = np.empty(ordered.shape[1])
     equal = bool(np.all(used == used[0]))
 
     def median_block(columns: slice) -> None:
-        part = np.ascontiguousarray(ordered[:, columns])
-        if equal:
-            operators.median_columns(part, rows, f[columns])
-        if not equal or not np.all(np.isfinite(f[columns])):
-            operators.weighted_median_columns(part, rows, used, f[columns])
+        part = np.ascontiguousarray(ordered[rows, columns].T, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if equal:
+                f[columns] = np.median(part, axis=1)
+            if not equal or not np.all(np.isfinite(f[columns])):
+                f[columns] = _weighted_medians(part, used)
 
     for_each_block(median_block, ordered.shape[::-1], n_jobs)
     return f
+
+
+def _weighted_medians(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weighted median of every row of `values`: halfway where the weights split evenly."""
+    order = np.argsort(values, axis=1, kind="stable")
+    below = np.cumsum(weights[order], axis=1)
+    half = 0.5 * weights.sum()
+    is_even = np.abs(below - half) <= 1e-12 * half
+    is_even[:, -1] = False
+    place = np.argmax(is_even | (below > half), axis=1)
+    each = np.arange(len(values))
+    low = values[each, order[each, place]]
+    is_even = is_even[each, place]
+    next_place = np.minimum(place + 1, values.shape[1] - 1)
+    high = values[each, order[each, next_place]]
+    medians = np.where(is_even, 0.5 * low + 0.5 * high, low)
+    return np.where(np.isnan(values).any(axis=1), np.nan, medians)
 
 
 def mean_target(
@@ -291,44 +327,33 @@ def mean_target(
     missing: str = "error",
     n_jobs: int | None = None,
     feature_names: Any = None,
-    kept: Kept | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of the sorted samples and the number of observed values of each.
-
-    The ranking is left in `kept`, if given, for :func:`suquan._kernels.operators.write_kept_rows`.
-    """
-    dtype = kernel_dtype(X.dtype)
+    keeps_ranks: bool = False,
+) -> tuple[np.ndarray, list[RankedRows]]:
+    """Mean of the sorted samples, and the samples ranked, if they are to be kept."""
     n_observed = np.empty(X.shape[0], np.int64)
     weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight
+    ranked: list[RankedRows] = []
 
-    codes, has_ties = kept if kept is not None else Kept.nowhere(X.shape)
-    flag, _ = code_masks(codes.dtype)
-    samples = KernelRows(X, dtype)
-
-    def sum_block(rows: slice, total: np.ndarray, adds: bool, scale: float = 1.0) -> None:
-        for part, values in samples.parts(rows):
-            operators.sum_sorted_rows(
-                *values,
-                weights[part] * scale,
-                n_observed[part],
-                has_ties[part],
-                flag,
-                codes[part],
-                adds or part.start > rows.start,
-                total,
-            )
+    def sum_block(rows: slice, scale: float = 1.0) -> np.ndarray:
+        samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
+        n_observed[rows] = samples.n_observed
+        if keeps_ranks:
+            ranked.append(RankedRows(rows, samples))
+        total = np.zeros(X.shape[1])
+        values = _values_and_order(X[rows], samples)
+        operators.sum_sorted_rows(*values, scale * weights[rows], total)
+        return total
 
     with np.errstate(over="ignore", invalid="ignore"):
         total = sum_over_blocks(sum_block, X.shape, n_jobs=n_jobs)
-    if missing == "error":
-        raise_missing(X, n_observed, feature_names)
-    weight = _usable_weights(sample_weight, n_observed).sum()
-    with np.errstate(over="ignore", invalid="ignore"):
+        if missing == "error":
+            raise_missing(X, n_observed, feature_names)
+        weight = _usable_weights(sample_weight, n_observed).sum()
         f = np.divide(total, weight, out=total)
         if not np.all(np.isfinite(f)):  # the sum overflowed, or the data are infinite
-            sum_scaled = partial(sum_block, scale=1.0 / weight)
-            f = sum_over_blocks(sum_scaled, X.shape, n_jobs=n_jobs)
-    return _finite_target(f, "mean"), n_observed
+            ranked.clear()
+            f = sum_over_blocks(partial(sum_block, scale=1.0 / weight), X.shape, n_jobs=n_jobs)
+    return _finite_target(f, "mean"), ranked
 
 
 def _usable_weights(sample_weight: np.ndarray | None, n_observed: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from suquan._dask._common import DaskBlockError, DaskConnectionError, block_name
 from suquan._dask.collections import active_client, readable_errors
 from suquan._dask.journal import Journal
-from suquan.ranking import SampleOperator
+from suquan.ranking import RANKED_DTYPES, SampleOperator
 
 # A pass works on so many values of a block at a time, so that their design is small.
 _PART_VALUES = 1 << 22
@@ -31,8 +31,6 @@ _FAN_IN = 8  # sums that one task of the tree adds up
 # Designs are kept between passes while they take at most this share of the memory of all workers.
 _KEPT_SHARE = 0.1
 _USUAL_MEMORY = 8e9  # of a machine that does not tell
-# Types that are ranked as they are; others are converted to the first one.
-_REAL = [np.float64, np.float32, *(np.dtype(code).type for code in np.typecodes["AllInteger"])]
 
 
 @dataclass
@@ -151,7 +149,7 @@ class BlockRows:
 
 def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> RankedBlock:
     """Check and rank the used rows of a block."""
-    X = check_array(X, dtype=_REAL, ensure_all_finite="allow-nan", ensure_min_samples=0)
+    X = check_array(X, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan", ensure_min_samples=0)
     if len(X) != rows.n_rows:
         raise ValueError(f"it has {len(X)} rows where {rows.n_rows} were announced.")
     if rows.used is not None:

@@ -10,14 +10,7 @@ import numpy as np
 from numba import uint64
 
 from suquan._kernels._jit import kernel, summing_kernel
-from suquan._kernels.operators import (
-    FIRST,
-    adjoint_row,
-    fold_to_knots,
-    make_write_scratch,
-    write_row,
-    write_size,
-)
+from suquan._kernels.operators import FIRST, adjoint_row, apply_row, fold_to_knots
 
 
 @summing_kernel
@@ -45,8 +38,7 @@ def stacked_scores(f, W, first, vector, place, samples, out):
     observed values, whether there are ties, rule for these.
     """
     codes, flag, mask, n_observed, has_ties, rule = samples
-    row = np.empty(f.size, np.float64)
-    scratch = make_write_scratch(f, np.empty(write_size(f.size), np.int64))
+    values, row = np.empty(f.size), np.empty(f.size)
     for i in range(codes.shape[0]):
         if first[i] == first[i + 1]:
             continue
@@ -55,9 +47,7 @@ def stacked_scores(f, W, first, vector, place, samples, out):
             e = first[i]
             out[place[e]] = _gathered_dot(f, W[vector[e]], codes[i], mask)
             continue
-        write_row(
-            f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, scratch, row
-        )  # fmt: skip
+        apply_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, values, row)
         for e in range(first[i], first[i + 1]):
             out[place[e]] = _dot(W[vector[e]], row)
 
