@@ -1,9 +1,9 @@
-"""Quantile normalisation and ranking: time and memory, against other programs and against the easy case.
+"""Quantile normalisation: time on four kinds of values against other programs, threads, long rows, memory.
 
 Every part runs in processes of its own. Contenders are called in turns; a time is the smallest of its
 repeats, and a ratio compares times of the same process. NumPy's AVX-512 sort is slower than its AVX2 one on
-some processors, so all is run with NumPy's default dispatch and with AVX-512 off, and the smaller
-ratio is claimed.
+some processors, so times against other programs are taken with NumPy's default dispatch and with AVX-512 off,
+and the smaller ratio is claimed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,12 @@ import numpy as np
 
 from benchmarks import _peers
 from benchmarks._table import RESULTS, describe_machine, interleave, markdown, write_csv
-from suquan import quantile_normalize, rank_samples
+from suquan import quantile_normalize
 
 SHAPES = ((225, 22_283), (10_000, 1_024), (2_000, 1_000))
 QUICK_SHAPES = ((20, 2_000), (100, 200))
 DTYPES = ("float64", "float32")
+KINDS = ("normal", "lognormal", "counts", "grey values")
 SETTINGS = {"default": "", "AVX-512 off": "X86_V4 AVX512_ICL"}
 PACKAGES = ("numpy", "numba", "qnorm", "scikit-image", "pandas", "scikit-learn")
 # Values on which the slow peers are timed; their time is proportional to the rows and is scaled up.
@@ -38,114 +39,91 @@ N_STEPS = 2_000_000
 Row = dict[str, Any]
 
 
-def shapes(quick: bool) -> tuple[tuple[int, int], ...]:
-    return QUICK_SHAPES if quick else SHAPES
-
-
-def cases(quick: bool) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Name of the shape, type, and normal samples."""
-    for n_samples, n_features in shapes(quick):
-        for dtype in DTYPES:
-            X = np.random.default_rng(0).standard_normal((n_samples, n_features)).astype(dtype)
-            yield f"{n_samples:,} × {n_features:,}", dtype, X
+def make_samples(kind: str, shape: tuple[int, int], dtype: str) -> np.ndarray:
+    """Samples of one of the KINDS; counts are negative binomial with r = 0.3 and mean 30."""
+    rng = np.random.default_rng(0)
+    if kind == "counts":
+        return rng.negative_binomial(0.3, 0.3 / 30.3, shape).astype(dtype)
+    if kind == "grey values":
+        return rng.integers(0, 256, shape).astype(dtype)
+    noise = rng.standard_normal(shape)
+    return (np.exp(1.5 * noise) if kind == "lognormal" else noise).astype(dtype)
 
 
 # Measurements; each of these runs in a process of its own and returns plain rows.
 
 
-def peer_calls(X: np.ndarray) -> dict[str, tuple[Callable[[], Any], int]]:
-    """Calls of the other programs on their own best memory layout, and the rows each of them gets."""
-    import pandas as pd
+def measure_kinds(quick: bool) -> list[Row]:
+    """One thread against qnorm in the better of both memory layouts, on every kind of values."""
     import qnorm
 
-    columns = np.ascontiguousarray(X.T)
-    target = np.sort(X, axis=1).mean(axis=0, dtype=np.float64)
-    few = {name: X[: max(1, size // X.shape[1])] for name, size in VALUES_OF_SLOW.items()}
-    frame = pd.DataFrame(X.T)
-    upright = np.asfortranarray(few["scikit-learn"].T)
-    calls: dict[str, tuple[Callable[[], Any], int]] = {}
-    for n_threads in (1, 2):
-        on_rows = partial(qnorm.quantile_normalize, X, axis=0, ncpus=n_threads)
-        on_columns = partial(qnorm.quantile_normalize, columns, axis=1, ncpus=n_threads)
-        calls[f"qnorm/rows/{n_threads}"] = on_rows, len(X)
-        calls[f"qnorm/columns/{n_threads}"] = on_columns, len(X)
-    calls["scikit-image"] = (
-        partial(_peers.skimage_match_rows, few["scikit-image"], target),
-        len(few["scikit-image"]),
-    )
-    calls["pandas"] = partial(_peers.pandas_rank, frame), len(X)
-    calls["scikit-learn"] = partial(_peers.sklearn_transposed, upright), upright.shape[1]
-    calls["NumPy"] = partial(_peers.numpy_argsort, X), len(X)
-    return calls
-
-
-def check_agreement(X: np.ndarray, calls: dict[str, tuple[Callable[[], Any], int]]) -> None:
-    """Stop unless all programs give what ours gives; only qnorm has our rule where values tie."""
-    tolerance = 1e-9 if X.dtype == np.float64 else 1e-5
-    untied = ~tied_values(X)
-    for name, (call, n_rows) in calls.items():
-        # scikit-learn learned its target from the rows it got; the others' is that of all rows.
-        ours = quantile_normalize(X[:n_rows] if name == "scikit-learn" else X, "mean")[:n_rows]
-        theirs = call()
-        theirs = theirs.T if "columns" in name else theirs
-        gaps = np.abs(theirs - ours)
-        if not name.startswith("qnorm"):
-            gaps = gaps[untied[:n_rows]]
-        # scikit-learn interpolates between values, and loses digits where two of them nearly tie.
-        gap = float(np.quantile(gaps, 0.99) if name == "scikit-learn" else np.max(gaps))
-        if not gap <= tolerance:
-            raise SystemExit(f"{name} and suquan differ by {gap:.2g} on {X.shape} {X.dtype}")
-
-
-def tied_values(X: np.ndarray) -> np.ndarray:
-    """Where a value occurs more than once in its row; normal float32 values sometimes do."""
-    order = np.argsort(X, axis=1)
-    equal = np.diff(np.take_along_axis(X, order, axis=1), axis=1) == 0
-    in_order = np.pad(equal, ((0, 0), (1, 0))) | np.pad(equal, ((0, 0), (0, 1)))
-    tied = np.empty(X.shape, bool)
-    np.put_along_axis(tied, order, in_order, axis=1)
-    return tied
-
-
-def measure_whole(quick: bool) -> list[Row]:
     rows = []
-    for shape, dtype, X in cases(quick):
-        print(f"  {shape} {dtype}", file=sys.stderr, flush=True)
-        calls = peer_calls(X)
-        check_agreement(X, calls)
-        ours = {
-            f"suquan/{n}": (partial(quantile_normalize, X, "mean", n_jobs=n), len(X))
-            for n in (1, 2)
-        }
-        calls = ours | calls
-        times = interleave({k: call for k, (call, _) in calls.items()}, n_repeats=3 if quick else 9)
-        for name, timing in times.items():
-            n_rows = calls[name][1]
-            rows.append(
-                {
-                    "shape": shape,
-                    "dtype": dtype,
-                    "program": name.partition("/")[0],
-                    "threads": 2 if name.endswith("/2") else 1,
-                    "layout": name.split("/")[1] if name.count("/") == 2 else "",
-                    "rows timed": n_rows,
-                    "ms": 1e3 * timing.best * len(X) / n_rows,
-                    "ns per element": 1e9 * timing.best / (n_rows * X.shape[1]),
-                    "processor share": timing.share,
-                }
-            )
+    for shape in QUICK_SHAPES if quick else SHAPES:
+        for dtype in DTYPES:
+            calls: dict[Any, Callable[[], Any]] = {}
+            for kind in KINDS:
+                X = make_samples(kind, shape, dtype)
+                columns = np.ascontiguousarray(X.T)
+                calls[kind, "suquan"] = partial(quantile_normalize, X, "mean", n_jobs=1)
+                calls[kind, "rows"] = partial(qnorm.quantile_normalize, X, axis=0)
+                calls[kind, "columns"] = partial(qnorm.quantile_normalize, columns, axis=1)
+                check_agreement(calls[kind, "suquan"](), calls[kind, "rows"](), f"{kind} {shape}")
+            times = interleave(calls, n_repeats=3 if quick else 9)
+            per_value = 1e9 / (shape[0] * shape[1])
+            ours = {kind: per_value * times[kind, "suquan"].best for kind in KINDS}
+            for kind in KINDS:
+                layouts = (times[kind, "rows"].best, times[kind, "columns"].best)
+                rows.append(
+                    {
+                        "n × p": f"{shape[0]:,} × {shape[1]:,}",
+                        "type": dtype,
+                        "values": kind,
+                        "suquan, ns": ours[kind],
+                        "qnorm, ns": per_value * min(layouts),
+                        "qnorm / suquan": per_value * min(layouts) / ours[kind],
+                        "× fastest values": ours[kind] / min(ours.values()),
+                        "processor share": times[kind, "suquan"].share,
+                    }
+                )
     return rows
 
 
-def measure_ranking(quick: bool) -> list[Row]:
+def check_agreement(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
+    """Stop unless both programs give the same."""
+    gap = np.max(np.abs(theirs - ours) / (1.0 + np.abs(ours)))
+    if not gap <= (1e-9 if ours.dtype == np.float64 else 1e-5):
+        raise SystemExit(f"{what}: the programs differ by {gap:.2g}")
+
+
+def measure_others(quick: bool) -> list[Row]:
+    """Programs that have another rule for ties, or none, on normal values in float64."""
+    import pandas as pd
+
     rows = []
-    for shape, dtype, X in cases(quick):
-        times = interleave(
-            {"suquan": partial(rank_samples, X), "argsort": partial(np.argsort, X, axis=1)},
-            n_repeats=3 if quick else 15,
-        )
-        ns = {name: 1e9 * timing.best / X.size for name, timing in times.items()}
-        rows.append({"shape": shape, "dtype": dtype, **ns, "ratio": ns["argsort"] / ns["suquan"]})
+    for shape in QUICK_SHAPES if quick else SHAPES:
+        X = make_samples("normal", shape, "float64")
+        target = np.sort(X, axis=1).mean(axis=0)
+        few = {name: X[: max(1, size // X.shape[1])] for name, size in VALUES_OF_SLOW.items()}
+        upright = np.asfortranarray(few["scikit-learn"].T)
+        calls: dict[str, Callable[[], Any]] = {
+            "suquan": partial(quantile_normalize, X, "mean", n_jobs=1),
+            "NumPy": partial(_peers.numpy_argsort, X),
+            "pandas": partial(_peers.pandas_rank, pd.DataFrame(X.T)),
+            "scikit-image": partial(_peers.skimage_match_rows, few["scikit-image"], target),
+            "scikit-learn": partial(_peers.sklearn_transposed, upright),
+        }
+        ours = calls["suquan"]()
+        for name in ("NumPy", "pandas", "scikit-image"):
+            check_agreement(ours[: len(few.get(name, X))], calls[name](), f"{name} {shape}")
+        times = interleave(calls, n_repeats=3 if quick else 7)
+        row: Row = {
+            "n × p": f"{shape[0]:,} × {shape[1]:,}",
+            "suquan, ms": 1e3 * times["suquan"].best,
+        }
+        for name in list(calls)[1:]:
+            scale = len(X) / len(few.get(name, X))
+            row[f"{name} / suquan"] = scale * times[name].best / times["suquan"].best
+        rows.append(row)
     return rows
 
 
@@ -159,135 +137,58 @@ def arithmetic(n_steps: int) -> float:
 
 
 def measure_threads(quick: bool) -> list[Row]:
-    """One thread and two, in turns with arithmetic that shares nothing: what the second core has to give.
-
-    All shapes are called in turns too: the machine may be slow for longer than it takes to time one of them.
-    """
-    data = {(shape, dtype): X for shape, dtype, X in cases(quick)}
-    calls: dict[Any, Callable[[], Any]] = {
-        (case, n): partial(quantile_normalize, X, "mean", n_jobs=n)
-        for case, X in data.items()
-        for n in (1, 2)
-    }
-    with ThreadPoolExecutor(2) as threads:
-        calls["arithmetic", 1] = lambda: [arithmetic(N_STEPS) for _ in range(2)]
-        calls["arithmetic", 2] = lambda: [
-            done.result() for done in [threads.submit(arithmetic, N_STEPS) for _ in range(2)]
-        ]
-        times = interleave(calls, n_repeats=3 if quick else 200)
-    plain_one, plain_two = times["arithmetic", 1], times["arithmetic", 2]
-    rows = []
-    for shape, dtype in data:
-        one, two = times[(shape, dtype), 1], times[(shape, dtype), 2]
-        rows.append(
-            {
-                "shape": shape,
-                "dtype": dtype,
-                "1 thread, ms": 1e3 * one.best,
-                "2 threads, ms": 1e3 * two.best,
-                "gain": one.best / two.best,
-                "gain of arithmetic": plain_one.best / plain_two.best,
-                "median gain": one.median / two.median,
-                "of arithmetic": plain_one.median / plain_two.median,
-            }
-        )
-    return rows
-
-
-def samples_of_kind(kind: str, shape: tuple[int, int], dtype: str) -> np.ndarray:
-    rng = np.random.default_rng(1)
-    noise = rng.standard_normal(shape)
-    if kind == "60% zeros":
-        noise[rng.uniform(size=shape) < 0.6] = 0.0
-    elif kind == "nearly equal":  # a float32 near 1 cannot hold less than 1e-7
-        noise = 1.0 + (1e-9 if dtype == "float64" else 1e-6) * noise
-    elif kind == "cauchy":
-        noise = rng.standard_cauchy(shape)
-    elif kind == "lognormal":
-        noise = np.exp(noise)
-    elif kind == "counts":
-        noise = np.floor(np.exp(2.0 + noise))
-    return noise.astype(dtype)
-
-
-KINDS = ("normal", "60% zeros", "nearly equal", "lognormal", "cauchy", "counts")
-
-
-def measure_kinds(quick: bool) -> list[Row]:
-    rows = []
-    for n_samples, n_features in shapes(quick):
+    """One thread and two, in turns with arithmetic that shares nothing: what the second core has to give."""
+    calls: dict[Any, Callable[[], Any]] = {}
+    for shape in QUICK_SHAPES if quick else SHAPES[:2]:
         for dtype in DTYPES:
-            data = {kind: samples_of_kind(kind, (n_samples, n_features), dtype) for kind in KINDS}
-            whole = {f"whole/{k}": partial(quantile_normalize, X, "mean") for k, X in data.items()}
-            ranking = {f"ranking/{k}": partial(rank_samples, X) for k, X in data.items()}
-            times = interleave(whole | ranking, n_repeats=3 if quick else 9)
-            rows += [
-                {
-                    "shape": f"{n_samples:,} × {n_features:,}",
-                    "dtype": dtype,
-                    "samples": kind,
-                    "whole job, ns": 1e9 * times[f"whole/{kind}"].best / X.size,
-                    "whole job, × easy": times[f"whole/{kind}"].best / times["whole/normal"].best,
-                    "ranking, ns": 1e9 * times[f"ranking/{kind}"].best / X.size,
-                    "ranking, × easy": times[f"ranking/{kind}"].best / times["ranking/normal"].best,
-                }
-                for kind, X in data.items()
-            ]
-    return rows
+            X = make_samples("normal", shape, dtype)
+            for n in (1, 2):
+                calls[shape, dtype, n] = partial(quantile_normalize, X, "mean", n_jobs=n)
+    with ThreadPoolExecutor(2) as threads:
+        steps = (N_STEPS, N_STEPS)
+        calls["arithmetic", 1] = lambda: list(map(arithmetic, steps))
+        calls["arithmetic", 2] = lambda: list(threads.map(arithmetic, steps))
+        times = interleave(calls, n_repeats=3 if quick else 60)
+    gain = times["arithmetic", 1].best / times["arithmetic", 2].best
+    return [
+        {
+            "n × p": f"{shape[0]:,} × {shape[1]:,}",
+            "type": dtype,
+            "1 thread, ms": 1e3 * times[shape, dtype, 1].best,
+            "2 threads, ms": 1e3 * times[shape, dtype, 2].best,
+            "gain": times[shape, dtype, 1].best / times[shape, dtype, 2].best,
+            "gain of arithmetic": gain,
+        }
+        for shape, dtype in dict.fromkeys(key[:2] for key in calls if len(key) == 3)
+    ]
 
 
 def measure_size(quick: bool) -> list[Row]:
-    """Time per element over n at p = 1,000, and over p at four million values."""
+    """Time per value as rows grow longer, at four million values."""
     total = 40_000 if quick else 4_000_000
-    by_n = (
-        [(n, 100) for n in (100, 400)]
-        if quick
-        else [(n, 1_000) for n in (250, 1_000, 4_000, 16_000)]
-    )
-    by_p = [(total // p, p) for p in ((100, 1_000) if quick else (10**3, 10**4, 10**5, 10**6))]
+    lengths = (100, 1_000) if quick else (10**4, 10**5, 10**6)
     rows = []
-    for axis, grid in (("n", by_n), ("p", by_p)):
-        rng = np.random.default_rng(2)
-        data = {shape: rng.standard_normal(shape) for shape in grid}
-        calls = {f"{n}/{p}": partial(quantile_normalize, X, "mean") for (n, p), X in data.items()}
-        times = interleave(calls, n_repeats=3 if quick else 25)
-        ns = {
-            shape: 1e9 * times[f"{shape[0]}/{shape[1]}"].best / X.size for shape, X in data.items()
-        }
-        first = grid[0]
-        rows += [
-            {
-                "grows": axis,
-                "n": n,
-                "p": p,
-                "ns per element": ns[n, p],
-                "× first": ns[n, p] / ns[first],
-                "log p, × first": float(np.log(p) / np.log(first[1])),
-            }
-            for n, p in grid
-        ]
+    for dtype in DTYPES:
+        data = {p: make_samples("normal", (total // p, p), dtype) for p in lengths}
+        calls = {p: partial(quantile_normalize, X, "mean", n_jobs=1) for p, X in data.items()}
+        times = interleave(calls, n_repeats=3 if quick else 15)
+        for p in lengths:
+            ratio = times[p].best / times[lengths[0]].best
+            ns = 1e9 * times[p].best / total
+            rows.append({"type": dtype, "p": p, "ns per value": ns, "× first": ratio})
     return rows
 
 
-def memory_of(name: str, quick: bool) -> list[Row]:
+def measure_memory(target: str, quick: bool) -> list[Row]:
     """Peak memory of one call beyond its input and output, as a part of the output; Linux only."""
-    shape = (400, 1_000) if quick else (2_000, 10_000)
-    X = np.random.default_rng(3).standard_normal(shape)
-    program, _, target = name.partition("/")
-    if program == "qnorm":
-        import qnorm
-
-        call = partial(qnorm.quantile_normalize, axis=0)
-    elif program == "NumPy":
-        call = _peers.numpy_argsort
-    else:
-        call = partial(quantile_normalize, target_quantiles=target, n_jobs=2)
+    X = make_samples("normal", (400, 1_000) if quick else (2_000, 10_000), "float64")
+    call = partial(quantile_normalize, target_quantiles=target, n_jobs=2)
     call(X[:300, :500].copy())  # compiles, and starts what is started once
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
     before = memory_kib("VmRSS")
     out = call(X)
     extra = 1024 * (memory_kib("VmHWM") - before) - out.nbytes
-    return [{"program": program, "target": target, "extra, × output": max(extra, 0) / out.nbytes}]
+    return [{"target": target, "extra, × output": max(extra, 0) / out.nbytes}]
 
 
 def memory_kib(field: str) -> int:
@@ -295,14 +196,13 @@ def memory_kib(field: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
 
 
-MEMORY = ("suquan/mean", "suquan/median", "suquan/normal", "qnorm/mean", "NumPy/mean")
+TARGETS = ("mean", "median", "normal")
 MEASURES: dict[str, Callable[[bool], list[Row]]] = {
-    "whole": measure_whole,
-    "threads": measure_threads,
-    "ranking": measure_ranking,
     "kinds": measure_kinds,
+    "others": measure_others,
+    "threads": measure_threads,
     "size": measure_size,
-} | {f"memory:{name}": partial(memory_of, name) for name in MEMORY}
+} | {f"memory:{target}": partial(measure_memory, target) for target in TARGETS}
 
 
 # The parent: starts the measurements and makes tables of their rows.
@@ -323,164 +223,101 @@ def in_child(measure: str, setting: str, quick: bool) -> list[Row]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def check_dispatch() -> None:
-    """Stop if NumPy was told to do without AVX-512 and has it."""
-    from numpy._core._multiarray_umath import __cpu_features__
-
-    for name in os.environ.get("NPY_DISABLE_CPU_FEATURES", "").split():
-        if __cpu_features__.get(name, False):
-            raise SystemExit(f"NPY_DISABLE_CPU_FEATURES did not turn {name} off")
-
-
-def run_whole(quick: bool) -> list[Row]:
-    """All times of the whole job, each with its ratio to ours at the same number of threads."""
-    rows = []
-    for setting in SETTINGS:
-        found = in_child("whole", setting, quick)
-        ours = {
-            (r["shape"], r["dtype"], r["threads"]): r["ms"]
-            for r in found
-            if r["program"] == "suquan"
-        }
-        for row in found:
-            ratio = row["ms"] / ours[row["shape"], row["dtype"], row["threads"]]
-            rows.append({"NumPy dispatch": setting, **row, "time / ours": ratio})
-    return rows
-
-
-def run_ranking(quick: bool) -> list[Row]:
+def in_both_settings(measure: str, quick: bool) -> list[Row]:
     return [
         {"NumPy dispatch": setting, **row}
         for setting in SETTINGS
-        for row in in_child("ranking", setting, quick)
+        for row in in_child(measure, setting, quick)
     ]
 
 
 def run_memory(quick: bool) -> list[Row]:
-    return [row for name in MEMORY for row in in_child(f"memory:{name}", "default", quick)]
+    return [row for target in TARGETS for row in in_child(f"memory:{target}", "default", quick)]
 
 
 RUNS: dict[str, Callable[[bool], list[Row]]] = {
-    "whole": run_whole,
+    "kinds": partial(in_both_settings, "kinds"),
+    "others": partial(in_both_settings, "others"),
     "threads": partial(in_child, "threads", "default"),
-    "ranking": run_ranking,
-    "kinds": partial(in_child, "kinds", "default"),
     "size": partial(in_child, "size", "default"),
     "memory": run_memory,
 }
 
 TITLES = {
-    "whole": "Whole job, mean target, every program and setting",
-    "threads": "One thread and two, the best of 100 calls in turns with arithmetic that shares nothing",
-    "ranking": "Ranking alone, ns per element: `rank_samples` (ranks and order) against `np.argsort` (order)",
-    "kinds": "Harder samples, time against that of normal ones",
-    "size": "Time per element as the data grow (mean target, float64, one thread)",
+    "kinds": "Mean target, one thread, on four kinds of values, against qnorm",
+    "others": "Mean target, one thread, normal values in float64, against programs with other rules for ties",
+    "threads": "One thread and two, in turns with arithmetic that shares nothing",
+    "size": "Time per value as rows grow longer (mean target, one thread)",
     "memory": "Peak memory beyond input and output, as a part of the output (float64, two threads)",
 }
 
 
-def select(rows: list[Row], **where: Any) -> list[Row]:
-    return [row for row in rows if all(row[key] == value for key, value in where.items())]
-
-
-def claimed_ratio(rows: list[Row], **where: Any) -> float:
-    """Smaller of the settings' ratios of a program's best time to ours."""
-    return min(row["time / ours"] for row in select(rows, **where))
-
-
-def compare_programs(rows: list[Row]) -> list[Row]:
-    """One line per shape and type: our time, and how many times as long the others take."""
-    lines = []
-    for shape, dtype in dict.fromkeys((row["shape"], row["dtype"]) for row in rows):
-        where = {"shape": shape, "dtype": dtype}
-        ours = select(rows, program="suquan", threads=1, **where)
-        line = {"n × p": shape, "type": dtype, "suquan, ms": min(row["ms"] for row in ours)}
-        for program in ("qnorm", "NumPy", "pandas", "scikit-image", "scikit-learn"):
-            line[program] = claimed_ratio(rows, program=program, threads=1, **where)
-        line["qnorm, 2 threads each"] = claimed_ratio(rows, program="qnorm", threads=2, **where)
-        lines.append(line)
-    return lines
+def smaller_ratios(rows: list[Row]) -> list[Row]:
+    """One line per shape, type and kind of values, with the smaller ratio of both settings."""
+    lines: dict[tuple, Row] = {}
+    for row in rows:
+        line = {name: value for name, value in row.items() if name != "NumPy dispatch"}
+        key = (row["n × p"], row.get("type"), row.get("values"))
+        known = lines.setdefault(key, line)
+        for name in line:
+            if "/ suquan" in name:
+                known[name] = min(known[name], line[name])
+            elif name == "× fastest values":
+                known[name] = max(known[name], line[name])
+    return list(lines.values())
 
 
 def compare_with_goals(tables: dict[str, list[Row]]) -> list[Row]:
-    """The figures aimed at, and the worst and best found over all shapes."""
-    whole, kinds, memory = tables["whole"], tables["kinds"], tables["memory"]
-    lines = compare_programs(whole)
-    found = {
-        f"times qnorm, {dtype}": (low, [line["qnorm"] for line in lines if line["type"] == dtype])
-        for dtype, low in (("float64", 4.0), ("float32", 5.0))
+    """The figures aimed at, and the worst found."""
+    lines = smaller_ratios(tables["kinds"])
+    first = lines[0]["n × p"]
+    few_values = ("counts", "grey values")
+    easy = [row for row in lines if row["n × p"] == first and row["values"] in few_values]
+    least = {
+        "times qnorm": (3.0, [row["qnorm / suquan"] for row in lines if row not in easy]),
+        f"times qnorm, counts and grey values at {first}": (
+            2.3,
+            [row["qnorm / suquan"] for row in easy],
+        ),
+        "two threads, times one": (1.6, [row["gain"] for row in tables["threads"]]),
     }
-    found["ranking alone, times `np.argsort`"] = (
-        3.0,
-        [row["ratio"] for row in select(tables["ranking"], **{"NumPy dispatch": "default"})],
-    )
-    found["two threads, times one"] = 1.7, [row["gain"] for row in tables["threads"]]
-    goals = [
-        {"figure": name, "goal": f"≥ {low}", "worst": min(values), "best": max(values)}
-        | {"reached": min(values) >= low}
-        for name, (low, values) in found.items()
-    ]
-    hard = {
-        f"{kind}, times the easy case": (
-            2.5,
-            [r["whole job, × easy"] for r in select(kinds, samples=kind)],
-        )
-        for kind in ("60% zeros", "nearly equal")
+    ends = [row["× first"] for row in tables["size"]]
+    most = {
+        "slowest over fastest values": (1.7, [row["× fastest values"] for row in lines]),
+        "time per value at p = 10⁶ over that at 10⁴": (4.0, ends),
     }
-    ours = select(memory, program="suquan", target="mean")
-    hard["memory beyond input and output, × output"] = 0.25, [r["extra, × output"] for r in ours]
-    by_n, by_p = (select(tables["size"], grows=axis)[1:] for axis in ("n", "p"))
-    hard["time per value, n = 1,000 to 16,000 over n = 250"] = 1.1, [r["× first"] for r in by_n]
-    hard["its growth from p = 10³ to 10⁴, 10⁵, 10⁶ over log p's"] = (
-        1.0,
-        [row["× first"] / row["log p, × first"] for row in by_p],
-    )
-    return goals + [
-        {"figure": name, "goal": f"≤ {high}", "worst": max(values), "best": min(values)}
-        | {"reached": max(values) <= high}
-        for name, (high, values) in hard.items()
+    return [
+        {"figure": name, "goal": f"≥ {goal}", "worst": min(found), "reached": min(found) >= goal}
+        for name, (goal, found) in least.items()
+    ] + [
+        {"figure": name, "goal": f"≤ {goal}", "worst": max(found), "reached": max(found) <= goal}
+        for name, (goal, found) in most.items()
     ]
 
 
 NOTES = f"""\
-Times of one call on arrays in memory, the smallest of up to 9 repeats, with the programs called in turns
-within one process; a ratio says how many times as long the other program takes. Everything is run with NumPy's
-default dispatch and with AVX-512 off (`NPY_DISABLE_CPU_FEATURES="{SETTINGS["AVX-512 off"]}"`), and
-the smaller ratio stands here. qnorm gets the better of both memory layouts. scikit-image is given the
-target, and is timed on rows of at most {VALUES_OF_SLOW["scikit-image"]:,} values together.
-scikit-learn's transformer, which is feature-wise, works on the transpose of rows of at most
-{VALUES_OF_SLOW["scikit-learn"]:,} values. Both are scaled up to all rows. To be exact it needs one quantile
-per value, and nearly all its time goes into computing those: with fewer it is much faster, and
-approximate. Only qnorm has the same rule for ties. Processors differ: on an Intel Xeon, where NumPy's AVX-512
-sort is fast, an earlier version was 3.6 to 5.5 times as fast as qnorm and 2.0 to 2.9 times as fast as
-`np.argsort` ([more](docs/design/ranking.md))."""
-
-
-THREAD_NOTES = """\
-One thread and two, the best and the median of 200 calls in turns with plain arithmetic, which shows what the
-second core of the machine had to give at that time."""
+Times of one call on arrays in memory, one thread, mean target; a ratio says how many times as long the other
+program takes, with NumPy's default dispatch or with AVX-512 off
+(`NPY_DISABLE_CPU_FEATURES="{SETTINGS["AVX-512 off"]}"`), whichever is smaller. qnorm gets the better of both
+memory layouts. Counts are negative binomial (r = 0.3, mean 30), lognormal values have σ = 1.5. scikit-image is
+given the target; it and scikit-learn's transformer, which is feature-wise, are timed on some rows, scaled up.
+Only qnorm has the same rule for ties. The second core of a shared machine is not always there: arithmetic that
+shares nothing gained what its column says."""
 
 
 def write_results(tables: dict[str, list[Row]]) -> None:
-    """CSV files, one page with all tables, and the summary that the README shows."""
+    """CSV files, one page with all tables, and the summary."""
     machine = f"{describe_machine(PACKAGES)}."
     for name, rows in tables.items():
         write_csv(RESULTS / f"normalize-{name}.csv", rows)
+    if tables.keys() != RUNS.keys():
+        return
     details = [f"## {TITLES[name]}\n\n{markdown(rows)}" for name, rows in tables.items()]
-    page = ["# Quantile normalisation", __doc__.partition("\n\n")[2].strip(), machine]
-    if tables.keys() == RUNS.keys():
-        summary = [markdown(compare_programs(tables["whole"])), NOTES]
-        summary += [markdown(tables["threads"]), THREAD_NOTES]
-        summary += [markdown(compare_with_goals(tables)), machine]
-        text = "\n\n".join(summary) + "\n"
-        (RESULTS / "normalize-summary.md").write_text(text, encoding="utf-8")
-        (RESULTS / "normalize.md").write_text("\n\n".join(page + details) + "\n", encoding="utf-8")
-
-
-def warn_if_busy(rows: list[Row]) -> None:
-    share = min(row["processor share"] for row in select(rows, program="suquan", threads=1))
-    if share < 0.95:
-        print(f"warning: the machine was busy (one thread got {share:.0%} of a core)\n")
+    page = ["# Quantile normalisation", __doc__.partition("\n\n")[2].strip(), machine, *details]
+    (RESULTS / "normalize.md").write_text("\n\n".join(page) + "\n", encoding="utf-8")
+    shown = [smaller_ratios(tables["kinds"]), smaller_ratios(tables["others"]), tables["threads"]]
+    summary = [*map(markdown, shown), NOTES, markdown(compare_with_goals(tables)), machine]
+    (RESULTS / "normalize-summary.md").write_text("\n\n".join(summary) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -490,16 +327,12 @@ def main() -> None:
     parser.add_argument("--child", choices=MEASURES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        check_dispatch()
         print(json.dumps(MEASURES[arguments.child](arguments.quick)))
         return
     tables = {}
     for name in arguments.only:
         tables[name] = RUNS[name](arguments.quick)
         print(f"\n{TITLES[name]}\n\n{markdown(tables[name])}\n", flush=True)
-    if "whole" in tables:
-        print(f"Others' times over ours\n\n{markdown(compare_programs(tables['whole']))}\n")
-        warn_if_busy(tables["whole"])
     if tables.keys() == RUNS.keys():
         print(f"Goals\n\n{markdown(compare_with_goals(tables))}\n")
     if not arguments.quick:

@@ -18,7 +18,7 @@ INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "in
 DTYPES = ["float16", "float32", "float64", "bool", *INTEGERS]
 
 # Where the sort changes its way: insertion, width of digits; where codes and ranks change their type.
-SIZES = [1, 2, 3, 31, 32, 33, 100, 256, 257, 700, 701, 2_049, 32_768, 32_769, 65_536, 65_537]
+SIZES = [1, 2, 3, 47, 48, 49, 100, 256, 257, 450, 451, 2_049, 32_768, 32_769, 65_536, 65_537]
 
 
 # ------------------------------------------------------------------------------------ hard samples

@@ -150,7 +150,7 @@ def _learn_and_normalize(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Learned target and the samples normalised to it; these are ranked once."""
     rules: dict[str, Any] = {"missing": missing, "n_jobs": n_jobs, "feature_names": feature_names}
-    f, ranked = rank_and_learn(X, target, sample_weight, **rules)
+    f, ranked = rank_and_learn(X, target, sample_weight=sample_weight, **rules)
     out = _empty_result(X, f)
 
     def write_block(block: RankedRows) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from suquan._blocks import for_each_block, sum_over_blocks
+from suquan._blocks import for_each_block, over_blocks
 from suquan._kernels import operators
 from suquan.ranking import SampleOperator, as_rows, code_masks, kernel_dtype, raise_missing
 
@@ -203,7 +202,23 @@ class RankedRows(NamedTuple):
     samples: SampleOperator
 
 
-def learn_target(
+def learn_target(X: np.ndarray, target: str, **rules: Any) -> np.ndarray:
+    """Mean or median of the sorted samples, place by place, of shape (n_features,).
+
+    Samples with missing values enter with their interpolated quantiles; samples with weight 0 or without any
+    observed value do not enter. In memory the approximate median is the median.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    target : {"mean", "median", "approximate_median"}
+    **rules
+        sample_weight, missing, n_jobs, feature_names: see :func:`rank_and_learn`.
+    """
+    return rank_and_learn(X, target, **rules)[0]
+
+
+def rank_and_learn(
     X: np.ndarray,
     target: str,
     *,
@@ -211,72 +226,48 @@ def learn_target(
     missing: str = "error",
     n_jobs: int | None = None,
     feature_names: Any = None,
-) -> np.ndarray:
-    """Mean or median of the sorted samples, place by place, of shape (n_features,).
-
-    Samples with missing values enter with their interpolated quantiles; samples with weight 0 or without any
-    observed value do not enter. In memory the approximate median is the median.
-    """
-    rules: dict[str, Any] = {"missing": missing, "n_jobs": n_jobs, "feature_names": feature_names}
-    return rank_and_learn(X, target, sample_weight, keeps_ranks=False, **rules)[0]
-
-
-def rank_and_learn(
-    X: np.ndarray,
-    target: str,
-    sample_weight: np.ndarray | None,
-    *,
-    keeps_ranks: bool = True,
-    missing: str,
-    n_jobs: int | None,
-    feature_names: Any = None,
 ) -> tuple[np.ndarray, list[RankedRows]]:
-    """What :func:`learn_target` gives, and the samples ranked, 16 or 32 bits per value, unless not kept."""
+    """What :func:`learn_target` gives, and the samples ranked, 16 or 32 bits per value."""
     if target == "mean":
-        return mean_target(
+        f, ranked = mean_target(
             X,
             sample_weight=sample_weight,
-            keeps_ranks=keeps_ranks,
             missing=missing,
             n_jobs=n_jobs,
             feature_names=feature_names,
         )
-    ordered, n_observed, ranked = _sort_and_rank(X, n_jobs, keeps_ranks)
-    if missing == "error":
-        raise_missing(X, n_observed, feature_names)
-    weights = _usable_weights(sample_weight, n_observed)
+        return f, ranked
+    ordered, ranked = sort_samples(X, n_jobs=n_jobs)
+    weights = _usable_weights(X, ranked, sample_weight, missing, feature_names)
     return median_target(ordered, weights, n_jobs), ranked
 
 
-def sort_samples(X: np.ndarray, *, n_jobs: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Samples with their values sorted, and the number of observed values of each.
+def _rank(X: np.ndarray, rows: slice) -> tuple[RankedRows, tuple]:
+    """Rank a block of samples; also the first arguments of the kernels that read sorted samples.
+
+    These are the values, the code rows, their mask, and the numbers of observed values.
+    """
+    samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
+    _, mask = code_masks(samples.codes.dtype)
+    values = as_rows(X[rows], kernel_dtype(X.dtype))
+    return RankedRows(rows, samples), (values, samples.codes, mask, samples.n_observed)
+
+
+def sort_samples(
+    X: np.ndarray, *, n_jobs: int | None = None
+) -> tuple[np.ndarray, list[RankedRows]]:
+    """Samples with their values sorted, of shape (n_samples, n_features), and ranked.
 
     Samples with missing values have their interpolated quantiles, those without any value NaN.
     """
-    return _sort_and_rank(X, n_jobs, keeps_ranks=False)[:2]
-
-
-def _sort_and_rank(
-    X: np.ndarray, n_jobs: int | None, keeps_ranks: bool
-) -> tuple[np.ndarray, np.ndarray, list[RankedRows]]:
-    """What :func:`sort_samples` gives, and the ranks, if they are to be kept."""
     ordered = np.empty(X.shape, kernel_dtype(X.dtype))
-    n_observed = np.empty(X.shape[0], np.int64)
 
-    def sort_block(rows: slice) -> RankedRows | None:
-        samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
-        n_observed[rows] = samples.n_observed
-        operators.sort_rows(*_values_and_order(X[rows], samples), ordered[rows])
-        return RankedRows(rows, samples) if keeps_ranks else None
+    def sort_block(rows: slice) -> RankedRows:
+        ranked, values = _rank(X, rows)
+        operators.sort_rows(*values, ordered[rows])
+        return ranked
 
-    found = for_each_block(sort_block, X.shape, n_jobs=n_jobs)
-    return ordered, n_observed, found if keeps_ranks else []
-
-
-def _values_and_order(block: np.ndarray, samples: SampleOperator) -> tuple:
-    """First arguments of the kernels that read sorted samples: values, code rows, mask, observed values."""
-    _, mask = code_masks(samples.codes.dtype)
-    return as_rows(block, kernel_dtype(block.dtype)), samples.codes, mask, samples.n_observed
+    return ordered, for_each_block(sort_block, X.shape, n_jobs=n_jobs)
 
 
 def median_target(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) -> np.ndarray:
@@ -327,37 +318,48 @@ def mean_target(
     missing: str = "error",
     n_jobs: int | None = None,
     feature_names: Any = None,
-    keeps_ranks: bool = False,
 ) -> tuple[np.ndarray, list[RankedRows]]:
-    """Mean of the sorted samples, and the samples ranked, if they are to be kept."""
-    n_observed = np.empty(X.shape[0], np.int64)
-    weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight
-    ranked: list[RankedRows] = []
-
-    def sum_block(rows: slice, scale: float = 1.0) -> np.ndarray:
-        samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
-        n_observed[rows] = samples.n_observed
-        if keeps_ranks:
-            ranked.append(RankedRows(rows, samples))
-        total = np.zeros(X.shape[1])
-        values = _values_and_order(X[rows], samples)
-        operators.sum_sorted_rows(*values, scale * weights[rows], total)
-        return total
-
+    """Mean of the sorted samples, of shape (n_features,), and the samples ranked."""
+    given = np.ones(X.shape[0]) if sample_weight is None else sample_weight
     with np.errstate(over="ignore", invalid="ignore"):
-        total = sum_over_blocks(sum_block, X.shape, n_jobs=n_jobs)
-        if missing == "error":
-            raise_missing(X, n_observed, feature_names)
-        weight = _usable_weights(sample_weight, n_observed).sum()
-        f = np.divide(total, weight, out=total)
+        total, ranked = _sum_sorted(X, given, n_jobs)
+        weight = _usable_weights(X, ranked, sample_weight, missing, feature_names).sum()
+        f = total / weight
         if not np.all(np.isfinite(f)):  # the sum overflowed, or the data are infinite
-            ranked.clear()
-            f = sum_over_blocks(partial(sum_block, scale=1.0 / weight), X.shape, n_jobs=n_jobs)
+            f, ranked = _sum_sorted(X, given / weight, n_jobs)
     return _finite_target(f, "mean"), ranked
 
 
-def _usable_weights(sample_weight: np.ndarray | None, n_observed: np.ndarray) -> np.ndarray:
+def _sum_sorted(
+    X: np.ndarray, weights: np.ndarray, n_jobs: int | None
+) -> tuple[np.ndarray, list[RankedRows]]:
+    """Weighted sum of the sorted samples, of shape (n_features,), and the samples ranked."""
+
+    def sum_block(rows: slice) -> tuple[RankedRows, np.ndarray]:
+        ranked, values = _rank(X, rows)
+        part = np.zeros(X.shape[1])
+        operators.sum_sorted_rows(*values, weights[rows], part)
+        return ranked, part
+
+    total = np.zeros(X.shape[1])
+    ranked = []
+    for block, part in over_blocks(sum_block, X.shape, n_jobs):
+        ranked.append(block)
+        total += part
+    return total, ranked
+
+
+def _usable_weights(
+    X: np.ndarray,
+    ranked: list[RankedRows],
+    sample_weight: np.ndarray | None,
+    missing: str,
+    feature_names: Any,
+) -> np.ndarray:
     """Weights of the samples, 0 for those without any observed value; an error if none is left."""
+    n_observed = np.concatenate([block.samples.n_observed for block in ranked])
+    if missing == "error":
+        raise_missing(X, n_observed, feature_names)
     weights = np.ones(len(n_observed)) if sample_weight is None else sample_weight
     weights = np.where(n_observed > 0, weights, 0.0)
     if not weights.sum() > 0:

@@ -176,7 +176,7 @@ def fold_to_knots(row, node, part, knots):
 
 @kernel
 def apply_rows(f, codes, flag, mask, n_observed, has_ties, rule, gap, out):
-    """Rows T_i f of coded samples, each scattered in the cache and then copied: half the time of one step."""
+    """Rows T_i f of coded samples, each scattered to a row that stays in the cache, then copied."""
     values, row = np.empty(f.size), np.empty(f.size)
     for i in range(codes.shape[0]):
         apply_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, gap, values, row)

@@ -15,7 +15,7 @@ Every pass is stable, so equal values stay in order of position, and the order i
 from __future__ import annotations
 
 import numpy as np
-from numba import uint32, uint64
+from numba import int64, uint32, uint64
 
 from suquan._kernels._jit import kernel
 
@@ -27,7 +27,7 @@ _NAN = uint64((1 << 64) - 1)
 # Bits of an infinity, of 32 bits (moved up) and of 64.
 _INFINITY_32, _INFINITY_64 = uint64(0x7F800000 << 32), uint64(0x7FF << 52)
 # Rows up to these lengths are sorted by insertion, and by digits of 8 bits instead of 11.
-_INSERTED, _SHORT = 32, 700
+_INSERTED, _SHORT = 48, 450
 _N_COUNTS = 3 << 11
 
 
@@ -40,11 +40,9 @@ def key_at(bits, j, is_float):
     if not is_float:
         return key
     size = key & ~_SIGN
-    if size > infinity:
-        return _NAN
-    if size == 0:
-        return _SIGN
-    return ~key if key & _SIGN else key | _SIGN
+    flipped = key ^ (uint64(int64(key) >> int64(63)) | _SIGN)  # all bits of negative numbers
+    flipped = _SIGN if size == 0 else flipped
+    return _NAN if size > infinity else flipped
 
 
 @kernel
@@ -167,11 +165,13 @@ def encode_rows(bits, is_float, flag, codes, n_observed, has_ties):
     for i in range(bits.shape[0]):
         ordered, keys, m = order_row(bits[i], is_float, words, spare, counts)
         code = codes[i]
-        found = none
         for r in range(n_features):
-            tie = flag if 0 < r < m and keys[r] == keys[r - 1] else none
+            code[r] = ordered[r] & _POSITION
+        found = none
+        for r in range(1, m):
+            tie = flag if keys[r] == keys[r - 1] else none
             found |= tie
-            code[r] = codes.dtype.type(ordered[r] & _POSITION) | tie
+            code[r] |= tie
         n_observed[i] = m
         has_ties[i] = found != none
 
