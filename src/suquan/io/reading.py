@@ -50,7 +50,9 @@ def read_table(
         ``.parquet``; ``.h5ad``; ``.npz``. A ``.txt`` file that begins with ``!`` is a GEO series matrix.
     samples : {"auto", "rows", "columns"}, default="auto"
         Where the samples lie in a CSV, TSV or Parquet file. ``"auto"``: where more of ``sample_names`` are
-        found; without ``sample_names``, in rows. The other kinds have a place of their own.
+        found; without ``sample_names``, as ``label_columns`` or the heading of the names say (``sample``,
+        ``gene``, …), otherwise in rows. A table with more than ten rows, and more rows than columns, of which
+        nothing says it is refused. The other kinds have a place of their own.
     sample_names : iterable of str or None, default=None
         Names of samples that are expected, for instance those of a label file.
     label_columns : iterable of str, default=()
