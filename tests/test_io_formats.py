@@ -19,7 +19,7 @@ from io_tables import BOTH_WAYS, WRITABLE, assert_same, series_matrix, small_tab
 from suquan.io import Table, TableError, TableWriter, iter_row_blocks, read_table, write_table
 
 quick = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

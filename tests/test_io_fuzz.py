@@ -24,10 +24,11 @@ from suquan.io import (
     write_table,
 )
 
-N_MUTANTS = 150
+FEW = 32
 quick = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+how_many = pytest.mark.parametrize("n_mutants", [FEW, pytest.param(400, marks=pytest.mark.slow)])
 MISSING = {"", "NA", "NaN", "nan", "null", "NULL"}
 
 
@@ -149,31 +150,35 @@ def real_table(orientation):
     )
 
 
+@how_many
 @pytest.mark.parametrize("orientation", ["rows", "columns"])
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 @pytest.mark.parametrize("table", [own_table, real_table])
-def test_mutated_text_is_refused_or_read_as_it_stands(tmp_path, table, suffix, orientation):
+def test_mutated_text_is_refused_or_read_as_it_stands(
+    tmp_path, table, suffix, orientation, n_mutants
+):
     path = tmp_path / f"t.{suffix}"
     write_table(table(orientation), path)
     n_read = 0
-    for mutant in mutants(path.read_bytes(), N_MUTANTS):
+    for mutant in mutants(path.read_bytes(), n_mutants):
         path.write_bytes(mutant)
         got = read_or_refuse(path, samples=orientation)
         if got is not None:
             n_read += 1
             text = mutant.decode("utf-8-sig")
             check_against_text(got, text, {"csv": ",", "tsv": "\t"}[suffix], orientation)
-    assert 0 < n_read < N_MUTANTS
+    assert 0 < n_read < n_mutants
 
 
+@how_many
 @pytest.mark.parametrize("table", [own_table, real_table])
 @pytest.mark.parametrize("suffix", ["csv.gz", "gct", "gct.gz", "parquet", "npz", "h5ad"])
-def test_mutated_files_of_every_kind_are_refused_or_read(tmp_path, table, suffix):
+def test_mutated_files_of_every_kind_are_refused_or_read(tmp_path, table, suffix, n_mutants):
     path = tmp_path / f"t.{suffix}"
     original = table("rows")
     write_table(original, path)
     data = path.read_bytes()
-    for mutant in mutants(data, 40 if suffix == "h5ad" else N_MUTANTS):
+    for mutant in mutants(data, n_mutants // 4 if suffix == "h5ad" else n_mutants):
         path.write_bytes(mutant)
         got = read_or_refuse(path)
         if got is not None and suffix in ("csv.gz", "npz"):
@@ -184,19 +189,21 @@ def test_mutated_files_of_every_kind_are_refused_or_read(tmp_path, table, suffix
             assert np.array_equal(got.values[mine], original.values[rows], equal_nan=True)
 
 
+@how_many
 @pytest.mark.parametrize("suffix", ["txt", "txt.gz"])
-def test_mutated_series_matrices_are_refused_or_read(tmp_path, suffix):
+def test_mutated_series_matrices_are_refused_or_read(tmp_path, suffix, n_mutants):
     path = tmp_path / f"m.{suffix}"
     data = series_matrix(n_features=6).encode()
-    for mutant in mutants(data, N_MUTANTS):
+    for mutant in mutants(data, n_mutants):
         path.write_bytes(gzip.compress(mutant) if suffix == "txt.gz" else mutant)
         read_or_refuse(path)
 
 
-def test_mutated_label_files_are_refused_or_read(tmp_path):
+@how_many
+def test_mutated_label_files_are_refused_or_read(tmp_path, n_mutants):
     path = tmp_path / "labels.csv"
     data = b"id,relapse,years\n" + b"".join(b"s%d,%d,%d.5\n" % (i, i % 2, i) for i in range(12))
-    for mutant in mutants(data, N_MUTANTS):
+    for mutant in mutants(data, n_mutants):
         path.write_bytes(mutant)
         try:
             labels = read_labels(path)

@@ -96,6 +96,13 @@ def test_samples_in_columns_with_rows_of_labels(tmp_path):
     assert np.array_equal(table.labels["age"], [40, np.nan], equal_nan=True)
 
 
+def test_a_table_of_labels_alone_holds_no_rows(tmp_path):
+    path = write(tmp_path, "gene,s1,s2\nage,40,50\n")
+    for read_it in (read_table, lambda *a, **k: list(iter_row_blocks(*a, **k))):
+        with pytest.raises(TableError, match="no rows"):
+            read_it(path, samples="columns", label_columns=["age"])
+
+
 def test_samples_are_found_by_their_names(tmp_path):
     text = "x,s1,s2\ng1,1,2\ng2,3,4\n"
     assert read(tmp_path, text, sample_names=["s2", "s9"]).sample_names.tolist() == ["s1", "s2"]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -34,7 +35,7 @@ def in_orientation(table, orientation):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("orientation", ["rows", "columns"])
-@pytest.mark.parametrize("rows_per_block", [1, 10, 100])
+@pytest.mark.parametrize("rows_per_block", [1, 10])
 def test_blocks_give_what_the_whole_table_gives(
     tmp_path, table, target, orientation, rows_per_block
 ):
@@ -89,6 +90,18 @@ def test_missing_values_are_named_and_leave_no_file(tmp_path, table):
         with pytest.raises(ValueError, match="sample 's30', feature 'g4' is missing"):
             normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", target, rows_per_block=4)
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_table_that_may_lie_either_way_is_refused(tmp_path, table):
+    """Genes in rows, as in most expression files, and a heading that says nothing."""
+    frame = pd.DataFrame(table.values, index=table.sample_names, columns=table.feature_names)
+    frame.to_csv(tmp_path / "in.csv")  # the first cell is empty
+    with pytest.raises(TableError, match="37 samples of 23 features, or 23 samples of 37 features"):
+        normalize_file(tmp_path / "in.csv", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+    for samples, n_samples in (("rows", 37), ("columns", 23)):
+        done = normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", samples=samples)
+        assert done.n_samples == n_samples
 
 
 def test_a_file_may_be_normalised_into_itself(tmp_path, table):

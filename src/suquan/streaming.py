@@ -102,32 +102,33 @@ def normalize_file(
     """
     check_choice("ties", ties, TIES)
     check_choice("missing", missing, MISSING)
-    label_columns, ignore_columns = list(label_columns), list(ignore_columns)  # read twice
-    tell = progress or (lambda what, count: None)
+    options: dict[str, Any] = {
+        "samples": samples,
+        "layer": layer,
+        "label_columns": list(label_columns),  # read twice
+        "ignore_columns": list(ignore_columns),
+        "rows_per_block": rows_per_block,
+    }
 
     def blocks(what: str) -> Iterator[Table]:
         count = 0
-        for block in iter_row_blocks(
-            source,
-            samples=samples,
-            layer=layer,
-            label_columns=label_columns,
-            ignore_columns=ignore_columns,
-            rows_per_block=rows_per_block,
-        ):
+        for block in iter_row_blocks(source, **options):
             if missing == "error":
                 _refuse_gaps(block)
             yield block
             count += block.n_samples
-            tell(what, count)
+            if progress is not None:
+                progress(what, count)
 
     TableWriter(destination)  # refuses a place that cannot be written to, before the work begins
-    learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
     f = None
+    learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
     if learns:
-        learn = _streamed_mean if target_quantiles == "mean" else _streamed_median
-        folder = Path(destination).resolve().parent
-        f = learn(blocks(f"learning the {target_quantiles}"), n_jobs, folder)
+        learning = blocks(f"learning the {target_quantiles}")
+        if target_quantiles == "mean":
+            f = _streamed_mean(learning, n_jobs)
+        else:
+            f = _streamed_median(learning, n_jobs, Path(destination).resolve().parent)
     n_samples = n_missing = 0
     writer: TableWriter | None = None
     try:
@@ -160,33 +161,37 @@ def _refuse_gaps(block: Table) -> None:
         )
 
 
-def _usable(block: Table) -> np.ndarray:
-    """Samples with at least one value."""
-    return block.values[~np.isnan(block.values).all(axis=1)]
-
-
-def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None, folder: Path) -> np.ndarray:
-    mean: Any = 0.0
+def _with_values(blocks: Iterator[Table]) -> Iterator[np.ndarray]:
+    """The samples of every block that have at least one value, of shape (n_usable, n_features)."""
     count = 0
     for block in blocks:
-        values = _usable(block)
+        values = block.values[~np.isnan(block.values).all(axis=1)]
         if len(values):
-            part, _ = mean_target(values, missing="ignore", n_jobs=n_jobs)
+            yield values
             count += len(values)
-            mean = mean + (part - mean) * (len(values) / count)
-    _require_samples(count)
+    if not count:
+        raise ValueError(
+            "no sample has any value, so that there is nothing to learn the target from; give a target that "
+            "does not look at the samples, such as 'normal'."
+        )
+
+
+def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None) -> np.ndarray:
+    mean: Any = 0.0
+    count = 0
+    for values in _with_values(blocks):
+        part, _ = mean_target(values, missing="ignore", n_jobs=n_jobs)
+        count += len(values)
+        mean = mean + (part - mean) * (len(values) / count)
     return mean
 
 
 def _streamed_median(blocks: Iterator[Table], n_jobs: int | None, folder: Path) -> np.ndarray:
     """Median over a temporary file of sorted samples, a few places at a time."""
     with Tiles(folder) as tiles:
-        for block in blocks:
-            values = _usable(block)
-            if len(values):
-                tiles.add(sort_samples(values, n_jobs=n_jobs)[0])
+        for values in _with_values(blocks):
+            tiles.add(sort_samples(values, n_jobs=n_jobs)[0])
         n = tiles.n_rows
-        _require_samples(n)
         f = np.empty(tiles.n_columns)
         step = max(1, VALUES_AT_ONCE // n)
         for start in range(0, len(f), step):
@@ -194,11 +199,3 @@ def _streamed_median(blocks: Iterator[Table], n_jobs: int | None, folder: Path) 
             ordered = np.ascontiguousarray(tiles.columns(start, stop).T)
             f[start:stop] = median_target(ordered, np.ones(n), n_jobs)
     return f
-
-
-def _require_samples(count: int) -> None:
-    if not count:
-        raise ValueError(
-            "no sample has any value, so that there is nothing to learn the target from; give a target that "
-            "does not look at the samples, such as 'normal'."
-        )

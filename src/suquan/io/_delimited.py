@@ -204,9 +204,10 @@ def iter_blocks(plan: Plan, row_labels: dict, n_rows: int | None) -> Iterator[Bl
     with _located(plan):
         for stream in plan.text.streams(plan.first_line, size):
             for batch in arrow_csv.open_csv(stream, *options):
-                if batch.num_rows:
-                    yield _block(plan, batch, labels)
-                    count += batch.num_rows
+                count += batch.num_rows
+                block = _block(plan, batch, labels)
+                if len(block.names):
+                    yield block
     if plan.announced_rows not in (None, count):
         raise TableError(
             f"{plan.text.path}: line 2 announces {plan.announced_rows} features, the file has {count}; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,11 +51,15 @@ class Columns:
         return Block(_names(self.path, columns[self.name]), numbers.T, labels)
 
 
-def _open(path: Path) -> Any:
+@contextmanager
+def _opened(path: Path, options: ReadOptions) -> Iterator[tuple[Any, Columns, str]]:
+    """The file, its columns, and where its samples lie."""
     require("pyarrow", "io", WISH)
     parquet = require("pyarrow.parquet", "io", WISH)
     with file_errors(path, Exception):
-        return parquet.ParquetFile(path, page_checksum_verification=True)
+        file = parquet.ParquetFile(path, page_checksum_verification=True)
+    with file:
+        yield file, *_columns(path, file, options)
 
 
 def _groups(path: Path, file: Any, columns: list[str] | None = None) -> Iterator[Any]:
@@ -68,16 +72,15 @@ def _groups(path: Path, file: Any, columns: list[str] | None = None) -> Iterator
 
 def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a Parquet file."""
-    with _open(path) as file:
-        columns, orientation = _columns(path, file, options)
-    return Source(path, kind, orientation, columns.numeric, lambda _: _blocks(columns))
 
+    def blocks(n_rows: int | None) -> Iterator[Block]:
+        with _opened(path, options) as (file, columns, _):
+            for table in _groups(path, file):
+                if len(table):
+                    yield columns.block(table)
 
-def _blocks(columns: Columns) -> Iterator[Block]:
-    with _open(columns.path) as file:
-        for table in _groups(columns.path, file):
-            if len(table):
-                yield columns.block(table)
+    with _opened(path, options) as (_, columns, orientation):
+        return Source(path, kind, orientation, columns.numeric, blocks)
 
 
 def _name_column(path: Path, schema: Any) -> str:
@@ -192,8 +195,7 @@ class ParquetMatrix(Matrix):
     def open(cls, path: Path, options: ReadOptions) -> ParquetMatrix:
         """Look at the schema; `options` say that samples lie in rows."""
         refuse_layer(path, options, "parquet")
-        with _open(path) as file:
-            columns, _ = _columns(path, file, options)
+        with _opened(path, options) as (file, columns, _):
             groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
         if not sum(groups):
             raise TableError(f"{path}: holds a header and no rows")
@@ -202,8 +204,7 @@ class ParquetMatrix(Matrix):
 
     def names(self) -> MatrixNames:
         """Of the column of names and the header; the labels of the columns of text and those asked for."""
-        with _open(self.path) as file:
-            columns, _ = _columns(self.path, file, self.options)
+        with _opened(self.path, self.options) as (file, columns, _):
             wanted = [columns.name, *columns.labels]
             parts = [columns.block(t, values=False) for t in _groups(self.path, file, wanted)]
         block = Block.join(parts)
@@ -224,8 +225,7 @@ class ParquetMatrix(Matrix):
         """The row groups that hold these rows, and of them these rows."""
         firsts = np.cumsum([0, *self.groups])
         parts = []
-        with _open(self.path) as file:
-            columns, _ = _columns(self.path, file, self.options)
+        with _opened(self.path, self.options) as (file, columns, _):
             self.check_header((file.metadata.num_rows, len(columns.numeric)), columns.dtype)
             for group in np.flatnonzero((firsts[:-1] < stop) & (firsts[1:] > start)).tolist():
                 table = file.read_row_group(group, use_threads=False)

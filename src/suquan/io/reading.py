@@ -50,7 +50,9 @@ def read_table(
         ``.parquet``; ``.h5ad``; ``.npz``. A ``.txt`` file that begins with ``!`` is a GEO series matrix.
     samples : {"auto", "rows", "columns"}, default="auto"
         Where the samples lie in a CSV, TSV or Parquet file. ``"auto"``: where more of ``sample_names`` are
-        found; without ``sample_names``, in rows. The other kinds have a place of their own.
+        found; without ``sample_names``, as ``label_columns`` or the heading of the names say (``sample``,
+        ``gene``, …), otherwise in rows. A table with more than ten rows, and more rows than columns, of which
+        nothing says it is refused. The other kinds have a place of their own.
     sample_names : iterable of str or None, default=None
         Names of samples that are expected, for instance those of a label file.
     label_columns : iterable of str, default=()
@@ -205,8 +207,12 @@ def _turned(source: Source, values: np.ndarray, features: np.ndarray, part: slic
 
 
 def _checked(source: Source, values, sample_names, feature_names, labels) -> Table:
-    _check_names(source, sample_names, "sample")
-    _check_names(source, feature_names, "feature")
+    side = source.stored_orientation or source.orientation
+    values = np.ascontiguousarray(values)
+    try:
+        table = Table(values, sample_names, feature_names, labels, side, source.kind)
+    except TableError as error:
+        raise TableError(f"{source.path}: {error}") from None
     infinite = np.isinf(values)
     if infinite.any():
         i, j = np.argwhere(infinite)[0]
@@ -214,32 +220,26 @@ def _checked(source: Source, values, sample_names, feature_names, labels) -> Tab
             f"{source.path}: {listed([sample_names[i]])}, feature {listed([feature_names[j]])}: the value is "
             "infinite; a table holds finite numbers and missing values"
         )
-    side = source.stored_orientation or source.orientation
-    values = np.ascontiguousarray(values)
-    return Table(values, sample_names, feature_names, labels, side, source.kind)
+    return table
 
 
-def _check_names(source: Source, names, what: str) -> None:
-    problem = names_problem(list(names))
+def _check_samples(source: Source, names: list[str]) -> None:
+    problem = names_problem(names)
     if problem is not None:
-        raise TableError(f"{source.path}: {what} names: {problem}")
+        raise TableError(f"{source.path}: sample names: {problem}")
 
 
 def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in rows."""
-    _check_names(source, source.column_names, "feature")
     n_rows = n_rows or rows_at_once(len(source.column_names))
     seen: set[str] = set()
-    count = 0
     with file_errors(source.path):
         for block in _regroup(source.blocks(n_rows), n_rows):
             names = block.names.tolist()
-            again = sorted(seen.intersection(names))[:1]
-            _check_names(source, [*again, *names], "sample")
+            _check_samples(source, [*sorted(seen.intersection(names)), *names])
+            yield _table(source, block, start=len(seen))
             seen.update(names)
-            yield _table(source, block, start=count)
-            count += len(names)
-    if not count:
+    if not seen:
         raise TableError(f"{source.path}: holds a header and no rows")
 
 
@@ -260,7 +260,7 @@ def _regroup(blocks: Iterator[Block], n_rows: int) -> Iterator[Block]:
 
 def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in columns, turned through a temporary file."""
-    _check_names(source, source.column_names, "sample")
+    _check_samples(source, source.column_names)
     names: list[np.ndarray] = []
     with file_errors(source.path), Tiles() as tiles:
         for block in source.blocks(rows_at_once(len(source.column_names))):
