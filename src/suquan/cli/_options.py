@@ -121,6 +121,10 @@ class TableOptions(Options):
         None, "Column of the table that is not read; may be repeated.", "COLUMN"
     )
 
+    def reading(self) -> dict[str, Any]:
+        """The same as arguments of the readers, without where the samples lie."""
+        return {"layer": self.layer, "ignore_columns": self.ignore or ()}
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankOptions(Options):

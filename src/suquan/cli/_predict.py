@@ -63,9 +63,7 @@ def _score_here(
     """Rows of the table of scores."""
     names = class_names(file)
     n_samples = 0
-    for block in iter_row_blocks(
-        options.table, samples=samples, layer=options.layer, ignore_columns=options.ignore or ()
-    ):
+    for block in iter_row_blocks(options.table, samples=samples, **options.reading()):
         aligned = align_features(
             file.estimator, block.values, block.feature_names, max_lost=options.max_lost
         )
