@@ -97,8 +97,7 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
             samples=options.samples,
             sample_names=None if source is None else source.sample_names,
             label_columns=own,
-            ignore_columns=options.ignore or (),
-            layer=options.layer,
+            **options.reading(),
         )
         values, features, orientation = table.values, table.feature_names, table.orientation
         _say_orientation(output, options, table)
@@ -153,11 +152,7 @@ def open_samples(
             "rows, as .parquet, .h5ad or .zarr"
         )
     return open_block_table(
-        path,
-        options.layer,
-        rows_per_block,
-        label_columns=labels,
-        ignore_columns=options.ignore or (),
+        path, rows_per_block=rows_per_block, label_columns=labels, **options.reading()
     )
 
 

@@ -76,12 +76,11 @@ def _normalize_here(
             ties=options.ties,
             missing=options.missing,
             samples=samples,
-            layer=options.layer,
             label_columns=options.label or (),
-            ignore_columns=options.ignore or (),
             rows_per_block=options.block_samples,
             n_jobs=options.n_jobs,
             progress=show if counts else None,
+            **options.reading(),
         )
     finally:
         if counts:

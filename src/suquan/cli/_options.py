@@ -117,9 +117,11 @@ class TableOptions(Options):
         "auto", "Where the samples lie in the table; auto finds out by names and says so."
     )
     layer: str | None = opt(None, "Layer of an h5ad file instead of X.")
-    ignore: list[str] | None = opt(
-        None, "Column of the table that is not read; may be repeated.", "COLUMN"
-    )
+    ignore: list[str] | None = opt(None, "Column that is not read; may be repeated.", "COLUMN")
+
+    def reading(self) -> dict[str, Any]:
+        """The same as arguments of the readers, without where the samples lie."""
+        return {"layer": self.layer, "ignore_columns": self.ignore or ()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +141,7 @@ class ClusterOptions(Options):
     """Where the work is done, if not in this process."""
 
     scheduler: str | None = opt(None, "Dask scheduler whose workers do the work.", "ADDRESS")
-    workers: int | None = opt(
-        None, "Do the work on a Dask cluster of N local processes.", "N", min=1
-    )
+    workers: int | None = opt(None, "Work on a Dask cluster of N local processes.", "N", min=1)
 
     def __post_init__(self) -> None:
         if self.scheduler is not None and self.workers is not None:
@@ -158,9 +158,7 @@ class ClusterOptions(Options):
 class LabelOptions(Options):
     """Where the labels come from and what they mean."""
 
-    labels: Path | None = opt(
-        None, "CSV or TSV with a column of sample names and the labels.", "FILE"
-    )
+    labels: Path | None = opt(None, "CSV or TSV: a column of sample names, and labels.", "FILE")
     label: str | None = opt(None, "Label column, of --labels or of the table itself.", "COLUMN")
     positive: str | None = opt(None, "Label of the positive class; all others are one.", "VALUE")
     time: str | None = opt(None, "Survival: time to event or end of follow-up.", "COLUMN")
@@ -169,7 +167,7 @@ class LabelOptions(Options):
         None, "Survival: event within T against event-free beyond; censored dropped.", "T"
     )
     sample_column: str | None = opt(
-        None, "Column of sample names in --labels; the first if not given.", "COLUMN"
+        None, "Sample names in --labels; else the first column.", "COLUMN"
     )
     task: Literal["classification", "regression"] = opt(
         "classification", "Regression for measured values."
@@ -254,7 +252,7 @@ class Normalize(RankOptions, TableOptions, ClusterOptions):
         "COLUMN",
     )
     block_samples: int | None = opt(
-        None, "Samples in memory at a time; by default about 32 MiB.", "N", min=1
+        None, "Samples in memory at a time; else about 32 MiB.", "N", min=1
     )
     n_jobs: int = opt(-1, N_JOBS, "N")
 

@@ -63,9 +63,7 @@ def _score_here(
     """Rows of the table of scores."""
     names = class_names(file)
     n_samples = 0
-    for block in iter_row_blocks(
-        options.table, samples=samples, layer=options.layer, ignore_columns=options.ignore or ()
-    ):
+    for block in iter_row_blocks(options.table, samples=samples, **options.reading()):
         aligned = align_features(
             file.estimator, block.values, block.feature_names, max_lost=options.max_lost
         )
@@ -73,7 +71,7 @@ def _score_here(
             where = f"{options.table.name}: samples in {block.orientation} ({why}), "
             _say_features(output, aligned, where)
             output.keep(orientation=block.orientation)
-        numbers = _score(aligned.model, aligned.values, len(names))
+        numbers = _score(aligned.model, aligned.values)
         yield from _rows(block.sample_names, numbers, names)
         n_samples += block.n_samples
     _say_count(output, n_samples)
@@ -94,11 +92,10 @@ def _score_on_blocks(
         _score_block,
         table.values,
         dtype=np.float64,
-        width=_n_numbers(len(names)),
+        width=len(_header(names)) - (2 if names else 1),
         model=file.estimator,
         features=features,
         max_lost=options.max_lost,
-        n_classes=len(names),
     )
     for start, part in iter_computed(numbers):
         yield from _rows(table.sample_names_of(start, start + len(part)), part, names)
@@ -125,16 +122,16 @@ def _say_count(output: Output, n_samples: int) -> None:
 
 
 def _score_block(
-    block: np.ndarray, where: RowBlock, model: Any, features: Any, max_lost: float, n_classes: int
+    block: np.ndarray, where: RowBlock, model: Any, features: Any, max_lost: float
 ) -> np.ndarray:
     """Numbers of one block, computed in a task; errors name the sample and the feature."""
     if not len(block):
-        return np.empty((0, _n_numbers(n_classes)))
+        return _score(model, np.zeros((1, model.n_features_in_)))[:0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of lost features: said once, on the driver
         try:
             aligned = align_features(model, block, features, max_lost=max_lost)
-            return _score(aligned.model, aligned.values, n_classes)
+            return _score(aligned.model, aligned.values)
         except ValueError:
             used = _columns_of(model, features, block.shape[1])
             names = None if features is None else features[used]
@@ -173,17 +170,12 @@ def _header(names: list[str]) -> list[str]:
     return ["sample", *each, "predicted"]
 
 
-def _n_numbers(n_classes: int) -> int:
-    """Numbers of a sample: its value, its score and probability, or one of each for every class."""
-    return {0: 1, 2: 2}.get(n_classes, 2 * n_classes)
-
-
-def _score(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
+def _score(model: Any, X: np.ndarray) -> np.ndarray:
     """Values of a regression, else scores and probabilities; of two classes those of the second."""
-    if not n_classes:
+    if not hasattr(model, "classes_"):
         return model.predict(X)[:, None]
     scores, chances = model.decision_function(X), model.predict_proba(X)
-    return np.column_stack([scores, chances[:, 1] if n_classes == 2 else chances])
+    return np.column_stack([scores, chances[:, 1] if scores.ndim == 1 else chances])
 
 
 def _rows(samples: np.ndarray, numbers: np.ndarray, names: list[str]) -> Iterator[list[Any]]:

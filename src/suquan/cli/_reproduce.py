@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import shlex
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -17,6 +15,7 @@ from typing import Any
 
 from joblib import Parallel, delayed, effective_n_jobs
 
+import suquan
 from suquan._progress import Progress
 from suquan.cli._options import Reproduce
 from suquan.cli._output import Output
@@ -26,25 +25,17 @@ _PACKAGE = "suquan.experiments"
 
 def load_experiments() -> ModuleType:
     """The package ``experiments``: part of the wheel, and beside ``src`` in a clone."""
-    if _PACKAGE in sys.modules:
-        return sys.modules[_PACKAGE]
-    beside = Path(__file__).parents[3] / "experiments" / "__init__.py"
+    clone = Path(__file__).parents[3]
+    if (clone / "experiments" / "__init__.py").is_file() and str(clone) not in suquan.__path__:
+        suquan.__path__.append(str(clone))
     try:
         return importlib.import_module(_PACKAGE)
-    except ModuleNotFoundError:
-        if not beside.is_file():
-            raise ValueError(
-                "this installation has no experiments; install suquan from a wheel or from a clone."
-            ) from None
-    spec = importlib.util.spec_from_file_location(
-        _PACKAGE, beside, submodule_search_locations=[str(beside.parent)]
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    package = importlib.util.module_from_spec(spec)
-    sys.modules[_PACKAGE] = package
-    spec.loader.exec_module(package)
-    return package
+    except ModuleNotFoundError as error:
+        if error.name != _PACKAGE:
+            raise
+        raise ValueError(
+            "this installation has no experiments; install suquan from a wheel or from a clone."
+        ) from None
 
 
 def run(options: Reproduce, output: Output) -> None:
