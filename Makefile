@@ -1,14 +1,17 @@
 # Every target sets up what it needs: `make demo` or `make test` is enough in a fresh clone.
 
 PYTHON ?= python3
+PYTHONS ?= 3.11 3.12 3.13
 JOBS ?= 2
-VENV := .venv
+# `PYTHON=python3.13 make test` works in an environment of its own, .venv-3.13.
+SUFFIX := $(filter-out 3,$(patsubst python%,%,$(notdir $(PYTHON))))
+VENV := .venv$(if $(SUFFIX),-$(SUFFIX))
 RUN := $(VENV)/bin/python
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 SAY := @printf '== %s\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-browser chromium lint bench bench-quick bench-dask build clean
+.PHONY: help demo test test-slow test-pythons test-floors test-browser chromium lint bench bench-quick bench-dask build clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -23,6 +26,19 @@ test: $(VENV)/.installed-test ## Run the tests, without the slow ones
 test-slow: $(VENV)/.installed-test ## Run all tests, the slow ones too
 	$(SAY) "all tests on $(JOBS) processes"
 	@$(RUN) -m pytest -q -m "not browser" -n $(JOBS)
+
+test-pythons: ## Run the tests on each of Python 3.11, 3.12 and 3.13 that is found, and with the oldest releases
+	@failed=; for version in $(PYTHONS); do \
+	python=$$(.ci/find-python $$version) || { printf '== Python %s: not found, skipped\n' $$version; continue; }; \
+	printf '== Python %s: %s\n' $$version "$$python"; \
+	$(MAKE) --no-print-directory PYTHON="$$python" test || failed="$$failed $$version"; done; \
+	$(MAKE) --no-print-directory test-floors || failed="$$failed floors"; \
+	[ -z "$$failed" ] || { printf '== failed:%s\n' "$$failed"; exit 1; }
+
+test-floors: ## Run the tests on Python 3.11 with the oldest releases that pyproject.toml allows
+	@python=$$(.ci/find-python 3.11) || { printf '== Python 3.11: not found, skipped\n'; exit 0; }; \
+	printf '== the oldest releases: %s\n' "$$python"; NUMBA_CACHE_DIR="$$(pwd)/.venv-floors/numba" \
+	$(MAKE) --no-print-directory PYTHON="$$python" VENV=.venv-floors CONSTRAINT=.venv-floors/floors.txt test
 
 test-browser: $(VENV)/.installed-test $(VENV)/.installed-browser chromium ## Open the report in headless Chromium
 	$(SAY) "tests in Chromium"
@@ -41,7 +57,7 @@ lint: $(VENV)/.installed-lint ## Check format, style and types
 	$(SAY) "ruff check" && $(RUN) -m ruff check .
 	$(SAY) "mypy" && $(RUN) -m mypy
 
-bench: $(VENV)/.installed-bench ## Run the benchmarks; tables go to benchmarks/results/ and README.md
+bench: $(VENV)/.installed-bench ## Run the benchmarks; tables go to benchmarks/results/ and docs/benchmarks.md
 	@$(RUN) -m benchmarks
 	@$(RUN) -m benchmarks.update_readme
 
@@ -62,7 +78,7 @@ build: $(VENV)/.installed-build ## Build wheel and sdist, and try the wheel in a
 	print("suquan", suquan.__version__, suquan.quantile_normalize([[5, 4, 3], [2, 8, 2]], "mean").tolist())'
 
 clean: ## Remove what the other targets made, the environment included
-	rm -rf $(VENV) dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN):
@@ -72,5 +88,7 @@ $(RUN):
 # One stamp per extra: set-up runs once, and again when pyproject.toml changes.
 $(VENV)/.installed-%: pyproject.toml | $(RUN)
 	$(SAY) "installing suquan[$*]; the first time takes a minute or two"
-	@$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable ".[$*]"
+	@$(if $(CONSTRAINT),$(RUN) .ci/floors.py > $(CONSTRAINT))
+	@$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable ".[$*]" \
+	$(if $(CONSTRAINT),--constraint $(CONSTRAINT))
 	@touch $@

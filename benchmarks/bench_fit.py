@@ -14,7 +14,6 @@ from collections import defaultdict
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits
 
 from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
 from benchmarks.bench_w_step import make_design
@@ -23,8 +22,6 @@ from suquan import SuquanClassifier
 ALPHAS = 10.0 ** np.arange(-2, 5)
 SHAPES = ((225, 22_283), (10_000, 1_024))
 QUICK_SHAPES = ((60, 500), (400, 100))
-# Seconds of the authors' R code for one bnd round on this kind of machine, one thread.
-R_SECONDS = {(225, 22_283): 8.9, (2_000, 1_000): 5.6}
 
 
 def contenders():
@@ -77,20 +74,6 @@ def run_shape(n_samples, n_features, alphas, n_factors=0):
     ]
 
 
-def compare_with_r(shape):
-    """One bnd round on one thread against the stored time of the authors' R code."""
-    A, y = make_design(*shape)
-    with threadpool_limits(1):
-        model = SuquanClassifier("bnd", alpha=1e-3 * shape[1], init="median")
-        seconds = min(timed(lambda: model.fit(A, y))[0] for _ in range(3))
-    return {
-        "shape": f"{shape[0]:,}×{shape[1]:,}",
-        "seconds": seconds,
-        "authors' R code, seconds": R_SECONDS[shape],
-        "ratio": R_SECONDS[shape] / seconds,
-    }
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes; writes nothing")
@@ -101,17 +84,12 @@ def main():
     print(markdown(rows))
     if quick:
         return
-    r_rows = [compare_with_r(shape) for shape in R_SECONDS]
-    print(markdown(r_rows))
     write_csv(RESULTS / "fit.csv", rows)
-    write_csv(RESULTS / "fit_r.csv", r_rows)
     text = "\n\n".join(
         [
             "**Whole fits**, from raw samples, times summed over alpha = 0.01 … 10⁴, in units of one "
             "`LogisticRegression(solver='lbfgs', tol=1e-6)` path on the normalised matrix in the same run.",
             markdown(rows),
-            "**One `bnd` round on one thread** beside the time measured for the authors' R code.",
-            markdown(r_rows),
             describe_machine(["numpy", "scipy", "scikit-learn", "numba"]),
         ]
     )

@@ -1,4 +1,4 @@
-"""Put the summary tables of the last benchmark run between the markers of README.md."""
+"""Put the summaries of the last benchmark run into docs/benchmarks.md, and six lines of them into README.md."""
 
 from __future__ import annotations
 
@@ -7,24 +7,48 @@ from pathlib import Path
 
 from benchmarks._table import RESULTS
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
+# Headings in their order on the page; other summaries follow under their own names.
+TITLES = {
+    "normalize": "Quantile normalisation",
+    "w_step": "Linear models on a given target",
+    "fit": "Whole fits",
+    "selection": "Cross-validation",
+    "verdict": "The verdict",
+    "rma": "RMA",
+}
+SHOWN = "normalize"  # its first lines stand in README.md
+N_SHOWN = 6
+
+
+def fill(path: Path, block: str) -> None:
+    """Replace what is between the markers of a page."""
+    text = path.read_text(encoding="utf-8")
+    pattern = re.escape(START) + ".*?" + re.escape(END)
+    filled = f"{START}\n\n{block}\n\n{END}"
+    text, n_found = re.subn(pattern, lambda match: filled, text, flags=re.DOTALL)
+    if n_found != 1:
+        raise SystemExit(
+            f"{path.name} must have the markers {START} and {END} once; found {n_found}"
+        )
+    path.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
-    parts = [
-        path.read_text(encoding="utf-8").strip() for path in sorted(RESULTS.glob("*-summary.md"))
-    ]
-    if not parts:
+    summaries = {
+        path.name.removesuffix("-summary.md"): path.read_text(encoding="utf-8").strip()
+        for path in sorted(RESULTS.glob("*-summary.md"))
+    }
+    if SHOWN not in summaries:
         raise SystemExit("no summary in benchmarks/results; run `make bench` first")
-    block = "\n\n".join([START, *parts, END])
-    text = README.read_text(encoding="utf-8")
-    pattern = re.escape(START) + ".*?" + re.escape(END)
-    text, n_found = re.subn(pattern, lambda match: block, text, flags=re.DOTALL)
-    if n_found != 1:
-        raise SystemExit(f"README.md must have the markers {START} and {END} once; found {n_found}")
-    README.write_text(text, encoding="utf-8")
-    print(f"README.md: {len(parts)} table(s) from benchmarks/results")
+    names = [*(name for name in TITLES if name in summaries), *sorted(summaries.keys() - TITLES)]
+    parts = [f"## {TITLES.get(name, name)}\n\n{summaries[name]}" for name in names]
+    # Summaries name files from the root of the repository; the page lies in docs/.
+    fill(ROOT / "docs" / "benchmarks.md", "\n\n".join(parts).replace("](docs/", "]("))
+    table = [line for line in summaries[SHOWN].splitlines() if line.startswith("|")]
+    fill(ROOT / "README.md", "\n".join(table[:N_SHOWN]))
+    print(f"docs/benchmarks.md: {len(parts)} summaries from benchmarks/results")
 
 
 if __name__ == "__main__":

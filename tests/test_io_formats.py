@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 from data_files import data_file
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from io_tables import BOTH_WAYS, WRITABLE, assert_same, series_matrix, small_table
@@ -96,6 +96,8 @@ def tables(draw, orientation):
 @given(data=st.data())
 def test_any_name_and_any_number_survive(tmp_path, suffix, orientation, data):
     table = data.draw(tables(orientation))
+    if suffix == "gct":  # names of its own columns
+        assume({"id", "Name", "Description"}.isdisjoint(table.sample_names))
     path = tmp_path / f"table.{suffix}"
     write_table(table, path)
     assert_same(read_table(path, samples=side(suffix, orientation)), table)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,27 @@ def test_signatures_are_those_of_the_documentation(name, signature):
     parameters = inspect.signature(getattr(suquan, name)).parameters.values()
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
     assert str(inspect.Signature(plain)) == f"({signature})"
+
+
+# --------------------------------------------------------------------------------------------- warnings
+
+
+@pytest.mark.parametrize("category", [DeprecationWarning, PendingDeprecationWarning, FutureWarning])
+def test_warnings_are_errors_in_our_code_and_not_inside_the_packages_of_extras(category):
+    def warn_in(module):
+        warnings.warn_explicit("old", category, f"{module}.py", 1, module=module)
+
+    for module in ("suquan.io._h5ad", "test_io_formats", "sklearn.base", "pandas_of_ours"):
+        with pytest.raises(category, match="old"):
+            warn_in(module)
+    for module in (
+        "anndata._core.anndata",
+        "pandas.core.frame",
+        "pandas",
+        "zarr.api",
+        "dask.array",
+    ):
+        warn_in(module)
 
 
 # ---------------------------------------------------------------------------------------------- imports

@@ -1,4 +1,4 @@
-"""The examples in the README and in the pages of the documentation run as they stand."""
+"""The README and the pages of the documentation: examples run as they stand, links lead somewhere."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
 
 
 @pytest.mark.parametrize(
@@ -15,12 +18,25 @@ README = ROOT / "README.md"
 def test_examples_run(page):
     examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     assert examples
-    names: dict = {}
+    names: dict = {"__name__": "test_example"}
     for example in examples:  # a later one may use what an earlier one made
         exec(compile(example, page, "exec"), names)
 
 
-def test_readme_has_the_markers_that_the_benchmarks_fill():
-    text = README.read_text(encoding="utf-8")
-    assert text.count("<!-- bench:start -->") == 1
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_files(page):
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8"))
+    inside = [link.partition("#")[0] for link in links if "://" not in link]
+    missing = [link for link in inside if link and not (page.parent / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+def test_pages_have_the_markers_that_the_benchmarks_fill(page):
+    text = (ROOT / page).read_text("utf-8")
+    assert text.count("<!-- bench:start -->") == text.count("<!-- bench:end -->") == 1
     assert text.index("<!-- bench:start -->") < text.index("<!-- bench:end -->")
