@@ -19,39 +19,6 @@ from suquan.targets import knot_positions, read_at_grid
 
 # Up to this many entries designs are kept in float64; larger ones in float32, to save memory and time.
 _FLOAT64_ENTRIES = 1 << 16
-# Parts of the samples that are normalised at a time where the whole design is not kept.
-_PARTS = 3
-
-
-@dataclass(frozen=True)
-class NormalizedSamples:
-    """Rows T_i f, made when they are asked for, so that no memory is needed for all of them.
-
-    Attributes
-    ----------
-    operator : SampleOperator
-    f : ndarray of shape (n_features,)
-    dtype : dtype
-        float32 or float64.
-    """
-
-    operator: SampleOperator
-    f: np.ndarray
-    dtype: np.dtype
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n_samples, n_features)."""
-        return self.operator.n_samples, self.operator.n_features
-
-    def parts(self) -> list[slice]:
-        """Consecutive samples, a third of them each."""
-        step = -(-self.operator.n_samples // _PARTS)
-        return [slice(start, start + step) for start in range(0, self.operator.n_samples, step)]
-
-    def rows(self, samples: slice) -> np.ndarray:
-        """Rows of some samples."""
-        return self.operator.take(samples).apply(self.f, dtype=self.dtype)
 
 
 @dataclass(frozen=True)
@@ -99,11 +66,8 @@ class JointProblem:
         return read_at_grid(g, self.operator.n_features)
 
     def w_design(self, g: np.ndarray) -> Any:
-        """Rows T_i f, of shape (n_samples, n_features); a way to make them where their Gram matrix will do."""
-        f = self.expand(g)
-        if self._is_long:
-            return NormalizedSamples(self.operator, f, np.dtype(self.dtype))
-        return self.operator.apply(f, dtype=self.dtype)
+        """Rows T_i f, of shape (n_samples, n_features)."""
+        return self.operator.apply(self.expand(g), dtype=self.dtype)
 
     @property
     def _is_long(self) -> bool:
