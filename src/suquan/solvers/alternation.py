@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from suquan.objective import JointProblem
-from suquan.solvers._target_rows import StackedRows
 from suquan.solvers.elastic_net import solve_elastic_net
 from suquan.solvers.linear import FoldWeights, LinearFit, RidgeDesign, null_intercept
 from suquan.solvers.target import TargetFit, TargetSet, solve_target
@@ -101,7 +100,7 @@ def fit_in_sample(
     runaway = None
     for _ in range(max_rounds):
         w = problem.coefficients(w_fit, g)
-        D = _in_sample_rows(problem, w)
+        D = problem.f_design(w)
         f_fit = _f_step(problem, D, problem.y, problem.s, g, target_set, tol, max_iter)
         del D  # the next design takes its place
         n_iter += f_fit.n_iter
@@ -254,26 +253,17 @@ class FoldModels:
 
     def stack(
         self, problem: JointProblem, models: list[LinearFit], g: np.ndarray
-    ) -> tuple[np.ndarray | StackedRows, np.ndarray, np.ndarray]:
-        """Rows, labels and weights of the f-step over all held-out samples, for models at the target g.
-
-        The rows are a matrix where that is no larger than one design of all samples.
-        """
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, labels and weights of the f-step over all held-out samples, for models at the target g."""
         n_outputs, rows = problem.loss.n_outputs, self.rows
         s = self.s[rows] / self.s[rows].sum()
-        w = [problem.coefficients(fit, g) for fit in models]
-        if problem.has_room_for(len(rows) * n_outputs):
-            D: np.ndarray = np.empty((len(rows) * n_outputs, problem.n_knots), problem.dtype)
-            start = 0
-            for w_fold, (_, test) in zip(w, self.splits, strict=True):
-                stop = start + len(test) * n_outputs
-                D[start:stop] = problem.f_design(w_fold, test)
-                start = stop
-            return D, problem.y[rows], s
-        W: np.ndarray = np.stack([w_fold.astype(problem.dtype) for w_fold in w])
-        of_model = np.repeat(np.arange(len(models)), [len(test) for _, test in self.splits])
-        stacked = StackedRows(problem.operator, W, rows, of_model, problem.n_knots)
-        return stacked, problem.y[rows], s
+        D: np.ndarray = np.empty((len(rows) * n_outputs, problem.n_knots), problem.dtype)
+        start = 0
+        for fit, (_, test) in zip(models, self.splits, strict=True):
+            stop = start + len(test) * n_outputs
+            D[start:stop] = problem.f_design(problem.coefficients(fit, g), test)
+            start = stop
+        return D, problem.y[rows], s
 
 
 def _released(fit: LinearFit) -> LinearFit:
@@ -334,15 +324,6 @@ def solve_design(
             fit_intercept=problem.fit_intercept, **options,
         )  # fmt: skip
     return ridge_design(problem, A).solve(problem.loss, problem.y, s, problem.alpha, **options)
-
-
-def _in_sample_rows(problem: JointProblem, w: Any) -> Any:
-    """The f-step's rows of all samples under one model."""
-    if not problem.streams_rows:
-        return problem.f_design(w)
-    samples = np.arange(problem.operator.n_samples)
-    W = w[None].astype(problem.dtype)
-    return StackedRows(problem.operator, W, samples, np.zeros_like(samples), problem.n_knots)
 
 
 def _f_step(problem, D, y, s, g, target_set, tol, max_iter) -> TargetFit:
