@@ -21,7 +21,7 @@ import suquan
 from suquan.cli import main
 from suquan.cli._app import app
 from suquan.cli._interrupts import safe_interrupts
-from suquan.cli._options import Folds, parse_cv
+from suquan.cli._options import Compare, Folds, parse_cv
 from suquan.cli._output import Output, jsonable, safe
 from suquan.io import Table, read_table, write_table
 
@@ -226,6 +226,23 @@ def test_folds_are_read():
     assert parse_cv("3x5") == Folds(3, 5)
     assert parse_cv("10×2") == Folds(10, 2)
     assert parse_cv("5") == Folds(5, 1)
+
+
+def test_the_command_of_options_gives_the_same_options(monkeypatch):
+    from suquan.cli import _compare
+
+    given = Compare(
+        **{"table": Path("a table.csv"), "out": Path("out"), "time": "t", "event": "e"},
+        **{"horizon": 2.5, "ignore": ["age", "a b"], "cv": Folds(2, 7), "workers": 3},
+        **{"ties": "first", "samples": "columns", "seed": 4, "n_knots": 9},
+    )
+    words = given.command()
+    assert words[:3] == ["suquan", "compare", "a table.csv"]
+    assert "--missing" not in words
+    seen = []
+    monkeypatch.setattr(_compare, "run", lambda options, output: seen.append(options))
+    succeed(*words[1:])
+    assert seen == [given]
 
 
 # ----------------------------------------------------------------------------------------- normalize

@@ -99,7 +99,7 @@ class Options:
     def command(self) -> list[str]:
         """The words of the command line that gives these options; defaults are left out."""
         words = ["suquan", type(self).__name__.lower()]
-        for item in self.own_first():
+        for item in sorted(self.own_first(), key=lambda item: "by_place" not in item.metadata):
             value = getattr(self, item.name)
             if value == item.default or item.name in NOT_OF_THE_RESULT:
                 continue
