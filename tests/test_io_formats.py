@@ -78,7 +78,7 @@ text = st.text(
     st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\x7f"),
     min_size=1,
     max_size=8,
-)
+).filter(lambda name: name not in ("id", "Name", "Description"))  # columns of GCT files
 numbers = st.floats(allow_infinity=False, allow_nan=True, width=64)
 
 
