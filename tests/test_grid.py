@@ -7,6 +7,8 @@ import pytest
 from scipy.special import expit
 
 from suquan import SuquanClassifier, SuquanRegressor, quantile_normalize
+from suquan.fitting import Settings, encode
+from suquan.methods import resolve_method
 from suquan.model_selection import Candidate, RankedData, make_candidates
 from suquan.solvers.knot_grams import KnotGrams
 
@@ -27,9 +29,9 @@ def make_problem(n_samples=60, n_features=12, task="binary", seed=0):
 
 
 def ranked(estimator, X, y, sample_weight=None, groups=None):
-    data = estimator._encode(X, y, sample_weight)
-    return RankedData(
-        estimator._operator(data.X), data.X, data.labels, data.y, data.weights, groups, data.loss
+    settings = Settings.of(estimator)
+    return settings, RankedData.of(
+        settings, encode(estimator, settings, X, y, sample_weight), groups
     )
 
 
@@ -43,10 +45,10 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
     test = np.arange(len(y))[1::3]
     train = np.setdiff1d(np.arange(len(y)), test)
     candidates = make_candidates([method], alphas, smoothnesses, max_rounds)
-    data = ranked(estimator, X, y, weights, groups)
+    settings, data = ranked(estimator, X, y, weights, groups)
     if through_blocks:
         data = replace(data, grams=KnotGrams.of(data.operator, estimator.n_knots))
-    fits = data.fit(estimator, candidates, train)
+    fits = data.fit(settings, candidates, train)
     outputs = data.outputs(fits, train, test)
     part = None if weights is None else weights[train]
     for candidate, (_, fit), shared in zip(candidates, fits, outputs, strict=True):
@@ -111,8 +113,8 @@ def test_blocks_of_knots_are_used_where_they_pay_and_only_there():
 
     def has_blocks(n_folds=3, **parameters):
         estimator = SuquanClassifier("joint", **{"n_knots": 9, **parameters})
-        data = ranked(estimator, X, y)
-        return data.with_knot_grams(estimator, candidates, n_folds, None).grams is not None
+        settings, data = ranked(estimator, X, y)
+        return data.with_knot_grams(settings, candidates, n_folds, None).grams is not None
 
     assert has_blocks()
     assert not has_blocks(n_folds=1)
@@ -167,14 +169,14 @@ def test_grid_answers_in_the_order_of_the_candidates():
     X, y = make_problem()
     estimator = SuquanClassifier(random_state=0)
     candidates = [
-        Candidate("bnd", 0.1, 0.0, 1),
-        Candidate("fixed", 1.0, 0.0, 0),
-        Candidate("bnd", 1.0, 0.0, 1),
-        Candidate("fixed", 0.1, 0.0, 0),
+        Candidate(resolve_method("bnd"), 0.1, 0.0, 1),
+        Candidate(resolve_method("fixed"), 1.0, 0.0, 0),
+        Candidate(resolve_method("bnd"), 1.0, 0.0, 1),
+        Candidate(resolve_method("fixed"), 0.1, 0.0, 0),
     ]
-    data, train = ranked(estimator, X, y), np.arange(len(y))
-    together = data.fit(estimator, candidates, train)
+    (settings, data), train = ranked(estimator, X, y), np.arange(len(y))
+    together = data.fit(settings, candidates, train)
     for candidate, (f, fit) in zip(candidates, together, strict=True):
-        ((f_alone, alone),) = data.fit(estimator, [candidate], train)
+        ((f_alone, alone),) = data.fit(settings, [candidate], train)
         np.testing.assert_allclose(f, f_alone, atol=1e-7)
         np.testing.assert_allclose(fit.w, alone.w, atol=1e-6)

@@ -19,6 +19,8 @@ from suquan import (
     make_target_quantiles,
     quantile_normalize,
 )
+from suquan.fitting import Settings, crossfit_splits
+from suquan.losses import Logistic
 from suquan.ranking import SampleOperator
 
 IN_SAMPLE = ("f0", "bnd", "spav", "joint")
@@ -315,6 +317,11 @@ def test_the_same_seed_gives_the_same_model():
 # -- folds ------------------------------------------------------------------------------------------
 
 
+def folds(model, y, groups=None):
+    used = np.ones(len(y), dtype=bool)
+    return crossfit_splits(Settings.of(model), Logistic(), y, groups, used)
+
+
 def test_groups_stay_together_in_the_folds():
     X, y = make_problem(60)
     groups = np.repeat(np.arange(15), 4)
@@ -322,11 +329,10 @@ def test_groups_stay_together_in_the_folds():
     a = SuquanClassifier(cv=GroupKFold(3), alpha=0.3).fit(X, y, groups=groups)
     b = SuquanClassifier(cv=given, alpha=0.3).fit(X, y)
     np.testing.assert_array_equal(a.coef_, b.coef_)
-    model = SuquanClassifier(cv=3, n_repeats=2, random_state=0)
-    model.fit(X, y, groups=groups)
-    for train, test in model._random_splits(y, groups, True):
+    splits = folds(SuquanClassifier(cv=3, n_repeats=2, random_state=0), y, groups)
+    for train, test in splits:
         assert not set(groups[train]) & set(groups[test])
-    assert len(model._random_splits(y, groups, True)) == 6
+    assert len(splits) == 6
 
 
 def test_any_splitter_will_do():
@@ -339,8 +345,7 @@ def test_rare_classes_get_fewer_folds_and_at_last_none():
     X, y = make_problem(40)
     rare = np.zeros(40, int)
     rare[:3] = 1
-    model = SuquanClassifier(random_state=0, n_repeats=2).fit(X, rare)
-    assert len(model._random_splits(rare, None, True)) == 6
+    assert len(folds(SuquanClassifier(random_state=0, n_repeats=2), rare)) == 6
     rare[:2] = 0
     with pytest.warns(UserWarning, match="cannot cross-fit"):
         SuquanClassifier(random_state=0).fit(X, rare)
@@ -501,7 +506,7 @@ def test_bad_parameters_are_named(parameters, message):
 
 def test_labels_that_do_not_fit_are_refused():
     X, y = make_problem()
-    with pytest.raises(ValueError, match="at least two classes; got 1 class"):
+    with pytest.raises(ValueError, match="at least two classes are needed; got 1 class"):
         SuquanClassifier().fit(X, np.zeros(80))
     with pytest.raises(ValueError, match="Unknown label type"):
         SuquanClassifier().fit(X, np.random.default_rng(0).random(80))
@@ -538,7 +543,7 @@ def test_constant_samples_leave_the_intercept(ties):
 def test_a_decreasing_start_is_made_monotone_with_a_warning():
     X, y = make_problem()
     init = np.r_[np.linspace(1, 0, 10), np.linspace(0, 5, 20)]
-    with pytest.warns(UserWarning, match="init is not non-decreasing"):
+    with pytest.warns(UserWarning, match="init is not one of the targets that method='bnd'"):
         SuquanClassifier("bnd", init=init).fit(X, y)
     with pytest.warns(UserWarning, match="target quantiles are not non-decreasing"):
         SuquanClassifier("f0", init=init).fit(X, y)

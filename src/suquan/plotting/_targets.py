@@ -258,7 +258,7 @@ def _with_start(
         return {name + (" (start)" if name == init else ""): f for name, f in others.items()}
     name = f"{init} (start)" if isinstance(init, str) else "start"
     f = make_target_quantiles(init, n_features)
-    return others | {name: standardize_start(f, n_features, monotone=False)}
+    return others | {name: standardize_start(f, n_features)}
 
 
 def _drawn_places(n_features: int) -> np.ndarray:
