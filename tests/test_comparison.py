@@ -15,7 +15,10 @@ from scipy import stats
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score, fbeta_score, make_scorer, precision_score
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from suquan import compare, comparison, quantile_normalize
 from suquan._progress import Progress
@@ -206,6 +209,22 @@ class Recorder(ClassifierMixin, BaseEstimator):
         return X[:, 0]
 
 
+def test_class_weights_of_a_fold_do_not_depend_on_labels_of_the_held_out_samples(tmp_path):
+    X, y = make_problem()
+    train, test = np.arange(40), np.arange(40, 60)
+    settings = {
+        **SETTINGS, "outer_cv": [(train, test)], "class_weight": "balanced", "methods": ["normal", "joint"],
+        "scoring": "neg_log_loss",
+    }  # fmt: skip
+    inner = []
+    for name, share in (("few", 0.05), ("many", 0.95)):
+        y[test] = np.arange(20) < 20 * share
+        compare(X, y, checkpoint=tmp_path / name, **settings)
+        store = comparison._Store(tmp_path / name)
+        inner.append([store.load((method, 0)).inner_score for method in settings["methods"]])
+    np.testing.assert_array_equal(*inner)
+
+
 def test_estimators_of_the_user_see_the_same_folds():
     X, y = make_problem()
     Recorder.seen.clear()
@@ -288,6 +307,51 @@ def test_checkpoint_of_other_data_or_settings_is_refused(tmp_path):
             compare(
                 X_other, y_other, methods=["normal"], checkpoint=tmp_path, **{**SETTINGS, **other}
             )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"scoring": make_scorer(f1_score)}, {"scoring": make_scorer(precision_score)}),
+        (
+            {"scoring": make_scorer(fbeta_score, beta=1)},
+            {"scoring": make_scorer(fbeta_score, beta=2)},
+        ),
+        ({"scoring": lambda model, X, y: 0.25}, {"scoring": lambda model, X, y: 0.75}),
+        (
+            {
+                "methods": [
+                    ("mine", make_pipeline(*[StandardScaler()] * 30, LogisticRegression(C=1.0)))
+                ]
+            },
+            {
+                "methods": [
+                    ("mine", make_pipeline(*[StandardScaler()] * 30, LogisticRegression(C=9.0)))
+                ]
+            },
+        ),
+        (
+            {"inner_cv": StratifiedKFold(2)},
+            {"inner_cv": StratifiedKFold(2, shuffle=True, random_state=3)},
+        ),
+    ],
+)
+def test_checkpoint_tells_scorers_long_estimators_and_splitters_apart(tmp_path, first, second):
+    X, y = make_problem()
+    settings = {**SETTINGS, "methods": ["normal"], "checkpoint": tmp_path}
+    before = compare(X, y, **{**settings, **first})
+    assert_same(before, compare(X, y, **{**settings, **first}))
+    with pytest.raises(ValueError, match="belongs to other data or settings"):
+        compare(X, y, **{**settings, **second})
+
+
+def test_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
+    X, y = make_problem()
+    settings = {**SETTINGS, "methods": ["normal"], "checkpoint": tmp_path}
+    compare(X, y, **settings)
+    monkeypatch.setattr(comparison, "__version__", "0.0.0")
+    with pytest.raises(ValueError, match="belongs to other data or settings"):
+        compare(X, y, **settings)
 
 
 def test_failed_write_leaves_neither_the_file_nor_a_temporary_one(tmp_path, monkeypatch):
@@ -466,6 +530,18 @@ def test_bad_input_is_refused_with_a_clear_message(other, message):
 def test_parameters_that_compare_does_not_take_are_refused(name):
     with pytest.raises(TypeError, match=f"unknown parameter '{name}'"):
         compare(*make_problem(), methods=["normal"], **{name: 1.0}, **SETTINGS)
+
+
+def test_loss_decides_the_task():
+    X, y = make_problem(task="regression")
+    counts = np.round(y - y.min())
+    settings = {**SETTINGS, "outer_cv": KFold(3), "methods": ["normal"], "scoring": "r2"}
+    result = compare(X, counts, loss="squared", **settings)
+    assert np.all(result.folds["score"] > 0)
+    with pytest.raises(ValueError, match="roc_auc"):
+        compare(X, counts, loss="squared", **{**settings, "scoring": "roc_auc"})
+    with pytest.raises(ValueError, match="loss is 'hinge'"):
+        compare(X, counts, loss="hinge", **settings)
 
 
 def test_methods_and_scorers_that_do_not_fit_the_task_are_refused():

@@ -15,7 +15,9 @@ from suquan import (
     SuquanClassifierCV,
     SuquanRegressor,
     SuquanRegressorCV,
+    load_model,
     quantile_normalize,
+    save_model,
 )
 from suquan.methods import METHODS
 from suquan.model_selection import (
@@ -331,6 +333,34 @@ def test_rounds_are_chosen_from_a_list():
     model = SuquanClassifierCV("joint", max_rounds=[1, 4], **SMALL).fit(X, y)
     assert set(model.cv_results_["param_max_rounds"]) == {1, 4}
     assert model.n_rounds_ <= model.cv_results_["param_max_rounds"][model.best_index_]
+
+
+def test_second_fit_forgets_the_first_one(tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = make_problem(n_features=30)
+    frame = pd.DataFrame(X, columns=[f"gene {j}" for j in range(30)])
+    model = SuquanClassifierCV(["svd", "fixed"], **SMALL).fit(frame, y)
+    model.leftover_ = 1
+    model.set_params(method="fixed").fit(X[:, :20], y)
+    for name in ("feature_names_in_", "singular_values_", "leftover_"):
+        assert not hasattr(model, name)
+    loaded = load_model(save_model(model, tmp_path / "model.suquan"))
+    np.testing.assert_array_equal(
+        loaded.decision_function(X[:, :20]), model.decision_function(X[:, :20])
+    )
+
+
+def test_balanced_weights_of_a_fold_count_its_training_samples():
+    X, y = make_problem()
+    y[40:] = np.arange(20) < 2  # rarer among the held-out samples of the only split
+    splits = [(np.arange(40), np.arange(40, 60))]
+    settings = {**SMALL, "cv": splits, "class_weight": "balanced", "scoring": "neg_log_loss"}
+    results = SuquanClassifierCV(["fixed", "bnd"], **settings).fit(X, y).cv_results_
+    for k, params in enumerate(results["params"]):
+        params = {**params, "max_rounds": params["max_rounds"] or None}
+        plain = SuquanClassifier(**params, class_weight="balanced").fit(X[:40], y[:40])
+        score = -log_loss(y[40:], plain.predict_proba(X[40:]))
+        assert results["split0_test_score"][k] == pytest.approx(score, abs=1e-5)
 
 
 def test_estimator_is_cloned_and_pickled():

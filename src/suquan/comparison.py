@@ -568,7 +568,7 @@ def _digest(value: Any) -> str:
     try:
         return joblib.hash(value)
     except (AttributeError, TypeError, pickle.PicklingError):
-        return joblib.hash(dump_by_value(value))
+        return joblib.hash(bytes(dump_by_value(value)))
 
 
 def _code_of(scorer: Any) -> list[tuple]:
