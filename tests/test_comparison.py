@@ -20,9 +20,10 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from suquan import compare, comparison, quantile_normalize
+from suquan import _tasks, compare, comparison, quantile_normalize
 from suquan._progress import Progress
-from suquan.comparison import METHOD_NAMES, Outcome, _verdict
+from suquan._tasks import Outcome
+from suquan.comparison import METHOD_NAMES, _verdict
 from suquan.statistics import Difference, corrected_difference, holm
 
 SETTINGS = {
@@ -108,7 +109,7 @@ def test_best_fixed_is_the_target_with_the_best_inner_score_of_each_fold(tmp_pat
     X, y = make_problem()
     fixed = ["median", "normal", "uniform", "cauchy"]
     result = compare(X, y, methods=["raw", *fixed], checkpoint=tmp_path, **SETTINGS)
-    store = comparison._Store(tmp_path)
+    store = _tasks.Store(tmp_path)
     for k in range(3):
         outcomes = {name: store.load((name, k)) for name in fixed}
         best = max(fixed, key=lambda name: outcomes[name].inner_score)
@@ -179,7 +180,7 @@ def test_nothing_of_a_test_fold_reaches_any_choice(tmp_path):
         np.testing.assert_allclose(before.targets[name], after.targets[name], atol=1e-12)
     for name in METHOD_NAMES:
         first, second = (
-            comparison._Store(tmp_path / side).load((name, 0)) for side in ("before", "after")
+            _tasks.Store(tmp_path / side).load((name, 0)) for side in ("before", "after")
         )
         assert first.inner_score == pytest.approx(second.inner_score, abs=1e-12)
     assert np.any(before.folds["score"] != after.folds["score"])
@@ -220,7 +221,7 @@ def test_class_weights_of_a_fold_do_not_depend_on_labels_of_the_held_out_samples
     for name, share in (("few", 0.05), ("many", 0.95)):
         y[test] = np.arange(20) < 20 * share
         compare(X, y, checkpoint=tmp_path / name, **settings)
-        store = comparison._Store(tmp_path / name)
+        store = _tasks.Store(tmp_path / name)
         inner.append([store.load((method, 0)).inner_score for method in settings["methods"]])
     np.testing.assert_array_equal(*inner)
 
@@ -358,7 +359,7 @@ def test_failed_write_leaves_neither_the_file_nor_a_temporary_one(tmp_path, monk
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    store = comparison._Store.open(tmp_path, "x")
+    store = _tasks.Store.open(tmp_path, "x")
     monkeypatch.setattr(np, "savez", fail)
     with pytest.raises(OSError, match="disk full"):
         store.save(("normal", 0), Outcome(0.5, 0.5, 1.0, 0.0, 0, 0.0, np.empty(0)))

@@ -8,8 +8,9 @@ from scipy.special import expit
 
 from suquan import SuquanClassifier, SuquanRegressor, quantile_normalize
 from suquan.fitting import Settings, encode
+from suquan.folds import Candidate, RankedData
 from suquan.methods import resolve_method
-from suquan.model_selection import Candidate, RankedData, make_candidates
+from suquan.model_selection import make_candidates
 from suquan.solvers.knot_grams import KnotGrams
 
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")

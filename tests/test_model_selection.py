@@ -19,9 +19,9 @@ from suquan import (
     quantile_normalize,
     save_model,
 )
+from suquan.folds import Candidate
 from suquan.methods import METHODS
 from suquan.model_selection import (
-    Candidate,
     alpha_grid,
     choose,
     make_candidates,

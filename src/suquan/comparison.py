@@ -9,44 +9,35 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
-import pickle
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import joblib
 import numpy as np
 import sklearn
-from joblib import Parallel, delayed
-from joblib.externals.loky.backend.reduction import dumps as dump_by_value
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 from sklearn.base import clone
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
 from suquan._dask._common import is_dask_array
 from suquan._files import replace_file
-from suquan._progress import Progress
 from suquan._scoring import OutputScorer
+from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__
 from suquan.fitting import Settings, check_method, encode, make_start
+from suquan.folds import Candidate, RankedData, make_splits, test_share
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
 from suquan.methods import METHODS, Method, resolve_method
 from suquan.model_selection import (
-    Candidate,
-    RankedData,
     alpha_grid,
     choose,
     make_candidates,
-    make_splits,
     ranks_of,
     smoothness_grid,
-    test_share,
 )
 from suquan.objective import W_TOL, Splits, make_design
 from suquan.solvers.linear import RidgeDesign
@@ -62,18 +53,6 @@ BEST_FIXED = "best_fixed"
 VERDICT_METHOD = "crossfit"
 # Parameters of the estimators that the comparison sets itself.
 _CHOSEN_HERE = {"method", "alpha", "smoothness", "loss"}
-
-
-class Outcome(NamedTuple):
-    """Result of one method on one outer fold."""
-
-    score: float
-    inner_score: float
-    alpha: float
-    smoothness: float
-    rounds: int
-    seconds: float
-    target: np.ndarray  # learned target, empty where there is none
 
 
 @dataclass(frozen=True)
@@ -257,14 +236,14 @@ def compare(
         selection=selection,
         seed=random_state,
     )
-    store = _Store.open(checkpoint, None if checkpoint is None else study.fingerprint())
+    store = Store.open(checkpoint, None if checkpoint is None else study.fingerprint())
     tasks = [(name, k) for k in range(len(study.outer)) for name in study.names]
     tasks += [
         (f"permutation {i}", k) for i in range(n_permutations) for k in range(len(study.outer))
     ]
     with threadpool_limits(1):
         study = study.with_grams(n_jobs)
-    outcomes = _run(study, tasks, store, n_jobs, progress)
+    outcomes = run_tasks(study, tasks, store, n_jobs, progress)
     return study.result(outcomes, n_permutations)
 
 
@@ -283,52 +262,39 @@ def _estimator(y: Any, loss: Any, parameters: dict[str, Any]) -> Any:
     return base(**{**parameters, "method": "fixed"})
 
 
-def _methods(
-    methods: Sequence[Any],
-) -> tuple[list[str], dict[str, Method], dict[str, Any]]:
+def _methods(methods: Sequence[Any]) -> tuple[list[str], dict[str, Method], dict[str, Any]]:
     """Names of all methods in order, the learned ones, and the estimators of the user."""
-    names: list[str] = []
-    learned: dict[str, Method] = {}
-    given: dict[str, Any] = {}
-    for method in methods:
-        if isinstance(method, str):
-            if method not in METHOD_NAMES:
-                known = ", ".join(repr(name) for name in METHOD_NAMES)
-                raise ValueError(
-                    f"unknown method {method!r}; known are {known}, and (name, estimator) pairs."
-                )
-            names.append(method)
-            if method in LEARNED:
-                learned[method] = METHODS[method]
-            continue
-        name, found = _named(method)
-        if name in METHOD_NAMES or name == BEST_FIXED:
-            raise ValueError(f"{name!r} is the name of a built-in method; choose another.")
-        names.append(name)
-        if isinstance(found, Method):
-            learned[name] = found
-        else:
-            given[name] = found
+    found = [_named(method) for method in methods]
+    names = [name for name, _ in found]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated or not names:
         raise ValueError(f"give each method once, and at least one; repeated: {repeated}.")
+    learned = {name: method for name, method in found if isinstance(method, Method)}
+    given = {name: other for name, other in found if other is not None and name not in learned}
     return names, learned, given
 
 
 def _named(method: Any) -> tuple[str, Any]:
-    """Name and row of a method that is no name; or the estimator of a pair."""
+    """Name of a method with its row or its estimator; None for raw samples and fixed targets."""
+    if isinstance(method, str):
+        if method not in METHOD_NAMES:
+            known = ", ".join(repr(name) for name in METHOD_NAMES)
+            raise ValueError(
+                f"unknown method {method!r}; known are {known}, and (name, estimator) pairs."
+            )
+        return method, METHODS.get(method)
     if isinstance(method, (Method, TargetSet)):
-        found = resolve_method(method)
-        return found.name, found
+        method = (resolve_method(method).name, method)
     try:
         name, found = method
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"methods are names or (name, estimator) pairs; got {method!r}."
         ) from error
-    if isinstance(found, (Method, TargetSet)):
-        found = resolve_method(found, name)
-    return name, found
+    if name in METHOD_NAMES or name == BEST_FIXED:
+        raise ValueError(f"{name!r} is the name of a built-in method; choose another.")
+    is_method = isinstance(found, (Method, TargetSet))
+    return name, resolve_method(found, name) if is_method else found
 
 
 # -- the study: data, folds and methods -------------------------------------------------------------
@@ -363,10 +329,10 @@ class _Study:
             {name: (type(e), e.get_params(deep=True)) for name, e in self.estimators.items()},
             {name: vars(m) for name, m in self.learned.items() if name not in METHODS},
             (settings, self.inner_cv, self.selection, self.seed),
-            (self.scorer.scorer, _code_of(self.scorer.scorer), self.automatic_smoothnesses),
+            (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
             (__version__, np.__version__, sklearn.__version__),
         ]
-        return hashlib.sha256("".join(map(_digest, parts)).encode()).hexdigest()
+        return hashlib.sha256("".join(map(digest_of, parts)).encode()).hexdigest()
 
     def run(self, name: str, fold: int) -> Outcome:
         """Choose the penalties of one method on one outer training set, and score it on the test set."""
@@ -492,7 +458,7 @@ class _Study:
         data = self.data.with_knot_grams(self.settings, candidates, n_folds, n_jobs)
         return replace(self, grams=grams, data=data)
 
-    def result(self, outcomes: dict[tuple[str, int], Outcome], n_permutations: int) -> Comparison:
+    def result(self, outcomes: dict[Task, Outcome], n_permutations: int) -> Comparison:
         """Tables and verdict."""
         names = list(self.names)
         fixed = [name for name in names if name in FIXED]
@@ -563,111 +529,6 @@ class _Study:
         }
 
 
-def _digest(value: Any) -> str:
-    """Hash of the whole state of a value; of objects defined on the spot by their code."""
-    try:
-        return joblib.hash(value)
-    except (AttributeError, TypeError, pickle.PicklingError):
-        return joblib.hash(bytes(dump_by_value(value)))
-
-
-def _code_of(scorer: Any) -> list[tuple]:
-    """Code of the functions in a scorer: pickled functions are names."""
-    functions = [scorer, *getattr(scorer, "__dict__", {}).values()]
-    codes = [f.__code__ for f in functions if hasattr(f, "__code__")]
-    return [
-        (code.co_code, code.co_names, [c for c in code.co_consts if not hasattr(c, "co_code")])
-        for code in codes
-    ]
-
-
-# -- running the tasks ------------------------------------------------------------------------------
-
-
-def _run(
-    study: _Study, tasks: list[tuple[str, int]], store: _Store, n_jobs: int | None, progress: bool
-) -> dict[tuple[str, int], Outcome]:
-    """Outcomes of all tasks; those that the store holds already are not computed again."""
-    outcomes = {task: found for task in tasks if (found := store.load(task)) is not None}
-    todo = [task for task in tasks if task not in outcomes]
-    with Progress(len(todo), progress) as display:
-        if outcomes:
-            display.say(f"continuing: {len(outcomes)} of {len(tasks)} parts were done already")
-        for attempt in (1, 2):
-            left = [task for task in todo if task not in outcomes]
-            try:
-                for task, outcome in _outcomes(study, left, n_jobs):
-                    store.save(task, outcome)
-                    outcomes[task] = outcome
-                    display.advance(f"{task[0]}, fold {task[1]}")
-            except TerminatedWorkerError:
-                if attempt == 2:
-                    raise
-                display.say("a worker process died (out of memory?); its folds are tried once more")
-    return outcomes
-
-
-def _outcomes(
-    study: _Study, tasks: list[tuple[str, int]], n_jobs: int | None
-) -> Iterable[tuple[tuple[str, int], Outcome]]:
-    run = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
-    return run(delayed(_run_task)(study, task) for task in tasks)
-
-
-def _run_task(study: _Study, task: tuple[str, int]) -> tuple[tuple[str, int], Outcome]:
-    return task, study.run(*task)
-
-
-@dataclass(frozen=True)
-class _Store:
-    """Directory of finished tasks, one file each, written in one move; or nothing."""
-
-    directory: Path | None
-
-    @classmethod
-    def open(cls, directory: Any, fingerprint: str | None) -> _Store:
-        """Open or begin a checkpoint; refuse one of other data or settings."""
-        if directory is None:
-            return cls(None)
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / "comparison.json"
-        if path.exists():
-            try:
-                stored = json.loads(path.read_text(encoding="utf-8")).get("fingerprint")
-            except (json.JSONDecodeError, AttributeError):
-                stored = None
-            if stored != fingerprint:
-                raise ValueError(
-                    f"the checkpoint {str(directory)!r} belongs to other data or settings; give another "
-                    "directory, or remove this one to start anew."
-                )
-        else:
-            text = json.dumps({"fingerprint": fingerprint})
-            replace_file(path, lambda file: file.write(text.encode()))
-        return cls(directory)
-
-    def _path(self, task: tuple[str, int]) -> Path:
-        assert self.directory is not None
-        name = hashlib.sha256(task[0].encode()).hexdigest()[:16]
-        return self.directory / f"{name}-{task[1]}.npz"
-
-    def load(self, task: tuple[str, int]) -> Outcome | None:
-        """Outcome of a finished task, or None."""
-        if self.directory is None or not self._path(task).exists():
-            return None
-        with np.load(self._path(task), allow_pickle=False) as stored:
-            values = {name: stored[name] for name in Outcome._fields}
-        numbers = {name: value.item() for name, value in values.items() if name != "target"}
-        return Outcome(target=values["target"], **numbers)
-
-    def save(self, task: tuple[str, int], outcome: Outcome) -> None:
-        """Keep the outcome of a task."""
-        if self.directory is not None:
-            fields: dict[str, Any] = outcome._asdict()
-            replace_file(self._path(task), lambda file: np.savez(file, **fields))
-
-
 # -- tables -----------------------------------------------------------------------------------------
 
 
@@ -682,35 +543,22 @@ def _summary(scores: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _tests(scores: dict[str, np.ndarray], test_share: float) -> dict[str, np.ndarray]:
-    """Every method against every other."""
+    """Every method against every other; a two-sided test is the same for (a, b) and (b, a)."""
     pairs = [(a, b) for a in scores for b in scores if a != b]
-    differences = [corrected_difference(scores[a] - scores[b], test_share) for a, b in pairs]
-    p_t = np.array([difference.p_value for difference in differences])
+    found = [corrected_difference(scores[a] - scores[b], test_share) for a, b in pairs]
+    p_t = {frozenset(pair): one.p_value for pair, one in zip(pairs, found, strict=True)}
+    p_t_holm = dict(zip(p_t, holm(np.array(list(p_t.values()))), strict=True))
     p_wilcoxon = np.array([wilcoxon_greater(scores[a] - scores[b]) for a, b in pairs])
     return {
         "method": np.array([a for a, _ in pairs]),
         "other": np.array([b for _, b in pairs]),
-        "difference": np.array([difference.mean for difference in differences]),
-        "low": np.array([difference.low for difference in differences]),
-        "high": np.array([difference.high for difference in differences]),
-        "t": np.array([difference.t for difference in differences]),
-        "p_t": p_t,
-        "p_t_holm": _holm_over_unordered(pairs, p_t),
+        "difference": np.array([one.mean for one in found]),
+        **{name: np.array([getattr(one, name) for one in found]) for name in ("low", "high", "t")},
+        "p_t": np.array([one.p_value for one in found]),
+        "p_t_holm": np.array([p_t_holm[frozenset(pair)] for pair in pairs]),
         "p_wilcoxon": p_wilcoxon,
         "p_wilcoxon_holm": holm(p_wilcoxon),
     }
-
-
-def _holm_over_unordered(pairs: list[tuple[str, str]], p_values: np.ndarray) -> np.ndarray:
-    """Holm's adjustment of a two-sided test, which is the same for (a, b) and (b, a)."""
-    places = {pair: k for k, pair in enumerate(pairs)}
-    once = [k for k, (a, b) in enumerate(pairs) if k < places[b, a]]
-    adjusted = np.full(len(pairs), np.nan)
-    adjusted[once] = holm(p_values[once])
-    for k in once:
-        a, b = pairs[k]
-        adjusted[places[b, a]] = adjusted[k]
-    return adjusted
 
 
 def _verdict(contrast: Difference | None, scoring: str, n_folds: int) -> str:
@@ -737,13 +585,9 @@ def _verdict(contrast: Difference | None, scoring: str, n_folds: int) -> str:
 
 
 def _write_csv(path: Path, table: dict[str, np.ndarray]) -> Path:
-    def write(file: Any) -> None:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(table)
-        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-        text.flush()
-        text.detach()
-
-    replace_file(path, write)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
+    replace_file(path, lambda file: file.write(text.getvalue().encode()))
     return path

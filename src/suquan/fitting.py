@@ -483,8 +483,8 @@ def _spectral_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     """Target of method="svd" with the two largest singular values, and a warning where they are close."""
     from suquan.solvers.spectral import spectral_target
 
-    target = spectral_target(problem)
-    first, second = (*target.singular_values, 0.0)[:2]
+    g, singular_values = spectral_target(problem)
+    first, second = (*singular_values, 0.0)[:2]
     if not first - second >= _UNSTABLE_GAP * first or first == 0:
         warnings.warn(
             f"the two largest singular values are {first:.6g} and {second:.6g}: so close that the "
@@ -492,7 +492,7 @@ def _spectral_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
             UserWarning,
             stacklevel=5,
         )
-    return target.g, target.singular_values
+    return g, singular_values
 
 
 def warn_nothing_to_rank() -> None:

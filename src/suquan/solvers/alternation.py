@@ -7,10 +7,10 @@ for all settings of a method on one training set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ __all__ = [
     "W_TOL",
     "FoldModels",
     "JointFit",
-    "Setting",
     "Splits",
     "Steps",
     "fit_grid",
@@ -106,14 +105,6 @@ class JointFit:
     dual: np.ndarray | None = None
 
 
-class Setting(NamedTuple):
-    """Strengths of the penalties and largest number of rounds."""
-
-    alpha: float
-    smoothness: float
-    max_rounds: int
-
-
 def fit_method(
     problem: Problem, g: np.ndarray, steps: Steps, splits: Splits | None = None, first: Any = None
 ) -> JointFit:
@@ -141,7 +132,7 @@ def fit_method(
 def fit_grid(
     problem: Any,
     g: np.ndarray,
-    settings: list[Setting],
+    settings: Sequence[Any],
     steps: Steps,
     splits: Splits | None = None,
 ) -> list[JointFit]:
@@ -155,7 +146,7 @@ def fit_grid(
     problem : dataclass that follows Problem
         Its own alpha and smoothness are not used.
     g : ndarray of shape (n_knots,)
-    settings : list of Setting
+    settings : sequence of objects with alpha, smoothness and max_rounds
     steps : Steps
         Its own number of rounds is not used.
     splits : list of (train, test), default=None
