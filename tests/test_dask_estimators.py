@@ -452,9 +452,6 @@ def test_blocks_stay_with_their_workers(processes, monkeypatch):
 
     from suquan._dask.blocks import Blocks
 
-    monkeypatch.setattr(
-        "suquan._dask.blocks._SHORT_BYTES", 0
-    )  # arguments lie on one of the workers
     original, places = Blocks._pass, []
 
     def watched(self, *args):
@@ -523,7 +520,7 @@ def test_block_that_kills_its_workers_is_named():
         ) as cluster,
         distributed.Client(cluster),
         # Mostly block 1; on a busy machine one that the same workers had at hand.
-        pytest.raises(RuntimeError, match=r"block [0-3] of X .*or one beside it.*died"),
+        pytest.raises(RuntimeError, match=r"block [0-3] of X .*or one beside it, ended 2 workers"),
     ):
         make_model("logistic", "bnd").fit(blocks, y)
 

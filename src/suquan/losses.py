@@ -5,9 +5,9 @@ A loss works on the whole vector of scores with the samples' weights,
     L(u) = Σ_i s_i ℓ(y_i, u_i),
 
 so that a loss that is no sum over samples fits in too. ``y`` holds encoded labels, one row per sample, and
-``u`` scores of shape (n_samples,). Several outputs make it (n_samples, n_outputs), or that array flattened, the outputs
-of a sample side by side. Gradients have the shape of u. :class:`Loss` is the protocol: an object of a class that
-follows it can be given to the estimators as ``loss=``.
+``u`` the scores, of shape (n_samples,). Several outputs make it (n_samples, n_outputs), or that array
+flattened: the outputs of a sample lie side by side. Gradients have the shape of u. :class:`Loss` is the
+protocol: an object of a class that follows it can be given to the estimators as ``loss=``.
 """
 
 from __future__ import annotations
@@ -60,8 +60,6 @@ class Loss(Protocol):
         What messages and model files call it.
     is_classification : bool
         Whether labels are classes.
-    n_outputs : int
-        Scores per sample.
     is_quadratic : bool
         Whether the curvature is the same at all scores, so that Newton's model is exact.
     couples_samples : bool
@@ -70,9 +68,12 @@ class Loss(Protocol):
 
     name: str
     is_classification: bool
-    n_outputs: int
     is_quadratic: bool
     couples_samples: bool
+
+    @property
+    def n_outputs(self) -> int:
+        """Scores per sample."""
 
     def encode(self, labels: Array, used: Array) -> tuple[Loss, Array, Array | None]:
         """The loss for these labels, the labels as it wants them, and the classes (None for values).
@@ -186,15 +187,24 @@ def _rows(d: Array, x: Array) -> Array:
 # -- classes ----------------------------------------------------------------------------------------
 
 
+class _OfClasses:
+    """What losses of class labels share."""
+
+    is_classification = True
+    is_quadratic = False
+    couples_samples = False
+
+    def smoothness_unit(self, y, s):
+        """One: the loss has no unit."""
+        return 1.0
+
+
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(_OfClasses):
     """log(1 + exp(−y u)) for y ∈ {−1, +1}."""
 
     name = "logistic"
-    is_classification = True
     n_outputs = 1
-    is_quadratic = False
-    couples_samples = False
 
     def encode(self, labels, used):
         """Labels ±1 of two classes, the second one positive."""
@@ -246,25 +256,18 @@ class Logistic:
         positive, negative = np.log(np.maximum([s @ (y > 0), s @ (y <= 0)], _RAREST))
         return np.array([positive - negative])
 
-    def smoothness_unit(self, y, s):
-        """One: the loss has no unit."""
-        return 1.0
-
     def mean(self, u):
         """Probabilities of both classes, shape (n_samples, 2)."""
         return np.column_stack([expit(-np.ravel(u)), expit(np.ravel(u))])
 
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(_OfClasses):
     """−log softmax(u)_y for y ∈ {0, …, n_outputs − 1}; the scores of a sample lie side by side."""
 
     n_outputs: int = 0
 
     name = "softmax"
-    is_classification = True
-    is_quadratic = False
-    couples_samples = False
 
     def encode(self, labels, used):
         """Numbers of the classes."""
@@ -316,10 +319,6 @@ class Softmax:
         b = np.log(np.maximum(frequency, _RAREST))
         return b - b.mean()
 
-    def smoothness_unit(self, y, s):
-        """One: the loss has no unit."""
-        return 1.0
-
     def mean(self, u):
         """Probabilities of the classes, shape (n_samples, n_classes)."""
         return softmax(self._of_samples(u), axis=1)
@@ -351,19 +350,34 @@ def _exp_minus_abs(u: Array) -> Array:
 # -- values -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Squared:
-    """(y − u)², without a half."""
+class _OfValues:
+    """What losses of values share: one score per sample, which is the prediction unless there is a link."""
 
-    name = "squared"
     is_classification = False
     n_outputs = 1
-    is_quadratic = True
+    is_quadratic = False
     couples_samples = False
 
     def encode(self, labels, used):
         """Labels as floats."""
         return self, np.asarray(labels, dtype=np.float64), None
+
+    def smoothness_unit(self, y, s):
+        """Mean loss of the best constant: the variance of y for the squared loss."""
+        constant = np.broadcast_to(self.best_constant(y, s), len(y))  # type: ignore[attr-defined]
+        return self.value(y, constant, s) / s.sum()  # type: ignore[attr-defined]
+
+    def mean(self, u):
+        """The scores, shape (n_samples,)."""
+        return np.ravel(u)
+
+
+@dataclass(frozen=True)
+class Squared(_OfValues):
+    """(y − u)², without a half."""
+
+    name = "squared"
+    is_quadratic = True
 
     def value(self, y, u, s):
         """Σ s (y − u)²."""
@@ -389,30 +403,14 @@ class Squared:
         """Mean of y."""
         return np.array([s @ y / s.sum()])
 
-    def smoothness_unit(self, y, s):
-        """Variance of y."""
-        return float(np.average((y - np.average(y, weights=s)) ** 2, weights=s))
-
-    def mean(self, u):
-        """The scores, shape (n_samples,)."""
-        return np.ravel(u)
-
 
 @dataclass(frozen=True)
-class Huber:
+class Huber(_OfValues):
     """(y − u)² where |y − u| ≤ delta, and 2 delta |y − u| − delta² beyond: residuals count as at most delta."""
 
     delta: float = 1.35
 
     name = "huber"
-    is_classification = False
-    n_outputs = 1
-    is_quadratic = False
-    couples_samples = False
-
-    def encode(self, labels, used):
-        """Labels as floats."""
-        return self, np.asarray(labels, dtype=np.float64), None
 
     def value(self, y, u, s):
         """Σ s m (2 |r| − m) with r = y − u, m = min(|r|, delta)."""
@@ -452,24 +450,12 @@ class Huber:
                 low = middle
         return np.array([0.5 * (low + high)])
 
-    def smoothness_unit(self, y, s):
-        """Loss of the best constant."""
-        return self.value(y, self.best_constant(y, s)[0], s) / s.sum()
-
-    def mean(self, u):
-        """The scores, shape (n_samples,)."""
-        return np.ravel(u)
-
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(_OfValues):
     """exp(u) − y u + y log y − y for y ≥ 0: half the Poisson deviance, with the log link."""
 
     name = "poisson"
-    is_classification = False
-    n_outputs = 1
-    is_quadratic = False
-    couples_samples = False
 
     def encode(self, labels, used):
         """Labels as floats, none negative."""
@@ -509,10 +495,6 @@ class Poisson:
     def best_constant(self, y, s):
         """Logarithm of the mean of y."""
         return np.log(np.maximum([s @ y / s.sum()], _RAREST))
-
-    def smoothness_unit(self, y, s):
-        """Loss of the best constant."""
-        return self.value(y, self.best_constant(y, s)[0], s) / s.sum()
 
     def mean(self, u):
         """Expected counts exp(u), shape (n_samples,)."""
@@ -567,7 +549,7 @@ def make_loss(loss: Any, n_classes: int | None = None, *, huber_delta: float = 1
         )
     if loss == "auto":
         loss = "softmax" if n_classes is not None and n_classes > 2 else "logistic"
-    makers = {
+    makers: dict[str, Any] = {
         "logistic": Logistic,
         "softmax": lambda: Softmax(n_classes or 0),
         "squared": Squared,
@@ -598,8 +580,7 @@ def _accept_calls_without_weights() -> None:
         for name in ("value", "gradient"):
             both = _with_and_without_weights(getattr(cls, name), getattr(old, name))
             setattr(cls, name, both)
-        cls.curvature = old.curvature
-        cls.curvature_bound = old.curvature_bound
+        setattr(cls, "curvature", old.curvature)  # noqa: B010
 
 
 _accept_calls_without_weights()

@@ -1,15 +1,13 @@
 """Ranked blocks of rows on Dask, and passes over them: every block gives a few arrays, added up in a tree.
 
-The order of the sums depends on the blocks alone, so that results are the same on any number of workers, and
-after one was lost.
+In: a Dask array whose blocks hold whole rows; labels, weights and folds from the driver. Out: sums over all
+samples, for the solvers. The order of the sums depends on the blocks alone, so that results are the same on any
+number of workers, and after one was lost.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import pickle
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,35 +18,21 @@ from typing import Any
 import dask
 import numpy as np
 from sklearn.utils.validation import check_array
+from threadpoolctl import threadpool_limits
 
 from suquan._dask._common import DaskBlockError, DaskConnectionError, block_name
-from suquan._dask.collections import active_client
+from suquan._dask.collections import active_client, readable_errors
 from suquan._dask.journal import Journal
 from suquan.ranking import SampleOperator
-from suquan.solvers._threads import blas, one_blas_thread
 
 # A pass works on so many values of a block at a time, so that their design is small.
 _PART_VALUES = 1 << 22
 _FAN_IN = 8  # sums that one task of the tree adds up
 # Designs are kept between passes while they take at most this share of the memory of all workers.
 _KEPT_SHARE = 0.1
-# Arguments up to this size travel with every task; longer ones once to every worker.
-_SHORT_BYTES = 1 << 16
-
-
-_of_thread = threading.local()
-
-
-def scratch(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Array of this thread that the next call gives out again.
-
-    Workers of distributed return free memory at once, so that a new array costs more than filling it.
-    """
-    dtype, size = np.dtype(dtype), math.prod(shape)
-    buffer = getattr(_of_thread, "buffer", None)
-    if buffer is None or buffer.nbytes < size * dtype.itemsize:
-        buffer = _of_thread.buffer = np.empty(size * dtype.itemsize, np.uint8)
-    return buffer[: size * dtype.itemsize].view(dtype).reshape(shape)
+_USUAL_MEMORY = 8e9  # of a machine that does not tell
+# Types that are ranked as they are; others are converted to the first one.
+_REAL = [np.float64, np.float32, *(np.dtype(code).type for code in np.typecodes["AllInteger"])]
 
 
 @dataclass
@@ -85,8 +69,8 @@ class RankedBlock:
         return {**self.__dict__, "memo": {}, "parts": []}
 
     def __sizeof__(self) -> int:
-        parts = (self.operator.codes, self.y, self.s, self.train, self.test)
-        return sum(part.nbytes for part in parts)
+        arrays = (self.operator.codes, self.y, self.s, self.train, self.test)
+        return sum(array.nbytes for array in arrays)
 
     @property
     def trains(self) -> np.ndarray:
@@ -108,15 +92,9 @@ class RankedBlock:
         return self.parts
 
     def _rows(self, rows: slice) -> RankedBlock:
-        return RankedBlock(
-            self.operator.take(rows),
-            self.y[rows],
-            self.s[rows],
-            self.train[:, rows],
-            self.test[:, rows],
-            self.n_models,
-            self.first + rows.start,
-        )
+        labels = self.y[rows], self.s[rows], self.train[:, rows], self.test[:, rows]
+        first = self.first + rows.start
+        return RankedBlock(self.operator.take(rows), *labels, self.n_models, first)
 
     def remembered(
         self, kind: Any, token: bytes, make: Callable[[], Any], *, keep: bool, alone: bool = False
@@ -150,11 +128,8 @@ class BlockRows:
     first : int
         Number of used rows in the blocks before.
     used : ndarray of bool, or None for all
-    y, s : ndarray
-        Of the used rows.
-    train, test : ndarray of uint8
-        Bits of the models, packed along the first axis.
-    n_models : int
+    y, s, train, test, n_models
+        Of the used rows, as in :class:`RankedBlock`.
     """
 
     number: int
@@ -176,14 +151,11 @@ class BlockRows:
 
 def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> RankedBlock:
     """Check and rank the used rows of a block."""
-    X = check_array(
-        X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=0
-    )
+    X = check_array(X, dtype=_REAL, ensure_all_finite="allow-nan", ensure_min_samples=0)
     if len(X) != rows.n_rows:
         raise ValueError(f"it has {len(X)} rows where {rows.n_rows} were announced.")
     if rows.used is not None:
         X = X[rows.used]
-
     operator = SampleOperator.from_samples(X, ties=ties, missing=missing)
     return RankedBlock(operator, rows.y, rows.s, rows.train, rows.test, rows.n_models, rows.first)
 
@@ -211,11 +183,11 @@ class Blocks:
         self._values = X.to_delayed().ravel()
         self._client = active_client()
         ranked = [
-            task(rank_block, part, self._values[part.number], Packed(part, ties, missing))
+            task(rank_block, part, self._values[part.number], arguments=(part, ties, missing))
             for part in rows
         ]
         self._blocks: tuple = ()
-        with readable_errors(self._failed_block), quiet():
+        with self._readable_errors(), quiet():
             self._blocks = dask.persist(*ranked)
         self.kept_bytes = _KEPT_SHARE * _memory()
 
@@ -241,20 +213,20 @@ class Blocks:
         """One pass: ``function(block, other, *arguments)`` for all i ≤ j, with i and j."""
         index = [(i, j) for i in range(len(self.rows)) for j in range(i, len(self.rows))]
 
-        def tasks(shared: list) -> list:
+        def tasks(shared: Any) -> list:
             return [
-                task(function, self.rows[i], self._blocks[i], self._blocks[j], *shared)
+                task(function, self.rows[i], self._blocks[i], self._blocks[j], arguments=shared)
                 for i, j in index
             ]
 
         results = self._pass(function, arguments, tasks)
         return ((i, j, result) for (i, j), result in zip(index, results, strict=True))
 
-    def _each(self, function: Callable, shared: list) -> list:
+    def _each(self, function: Callable, shared: Any) -> list:
         tasks = []
         for part, block, home in zip(self.rows, self._blocks, self._homes, strict=True):
             with dask.annotate(**home):
-                tasks.append(task(function, part, block, *shared))
+                tasks.append(task(function, part, block, arguments=shared))
         return tasks
 
     @cached_property
@@ -277,15 +249,15 @@ class Blocks:
             for future in futures
         ]
 
-    def _pass(self, function: Callable, arguments: tuple, tasks: Callable[[list], Any]) -> Any:
+    def _pass(self, function: Callable, arguments: tuple, tasks: Callable[[Any], Any]) -> Any:
         def compute() -> Any:
-            shared = [_shared(arguments)]
             if self._client is not None and self._client is not active_client():
                 raise DaskConnectionError(
                     "the Dask client with which the fit began is closed, and the blocks are gone with it. "
                     "Keep it open until the fit is done."
                 )
-            with readable_errors(self._failed_block), quiet(), one_blas_thread():
+            with self._readable_errors(), quiet(), threadpool_limits(1, "blas"):
+                shared = dask.delayed(arguments, traverse=False, pure=False)
                 return dask.compute(tasks(shared))[0]
 
         self.n_passes += 1
@@ -293,7 +265,22 @@ class Blocks:
             return compute()
         return self.journal.recall(function.__name__, arguments, compute)
 
-    def _failed_block(self) -> str | None:
+    @contextmanager
+    def _readable_errors(self) -> Iterator[None]:
+        """Name the block in errors, which come from reading it where they do not name it yet."""
+        try:
+            with readable_errors(self._failed_block):
+                yield
+        except (DaskBlockError, DaskConnectionError):
+            raise
+        except Exception as error:
+            name = self._failed_block(error)
+            if name is None:
+                raise
+            what = f"{type(error).__name__}: {error}"
+            raise DaskBlockError(f"{name} could not be read: {what}") from error
+
+    def _failed_block(self, error: Exception) -> str | None:
         """Name of the first block that could not be read or ranked."""
         if self._client is None:  # nothing remembers which one it was: try them one by one
             for part in self.rows:
@@ -313,6 +300,7 @@ class Blocks:
 
 
 def tree_sum(tasks: list) -> Any:
+    """Sum of what the tasks give, a few at a time, in their order."""
     while len(tasks) > 1:
         tasks = [_add(tasks[k : k + _FAN_IN]) for k in range(0, len(tasks), _FAN_IN)]
     return tasks[0]
@@ -336,42 +324,19 @@ def _add(parts: list[list[np.ndarray]]) -> list[np.ndarray]:
     return [sum(arrays[1:], start=np.array(arrays[0])) for arrays in zip(*parts, strict=True)]
 
 
-class Packed:
-    """Arguments that Dask need not look into."""
-
-    __slots__ = ("values",)
-
-    def __init__(self, *values: Any) -> None:
-        self.values = values
-
-    def __reduce__(self) -> tuple:
-        return Packed, self.values
-
-
-def _shared(arguments: tuple) -> Any:
-    """Arguments of all tasks of a pass: in each of them, or a node of the graph where they are long."""
-    packed = Packed(*arguments)
-    if len(pickle.dumps(packed, protocol=5)) <= _SHORT_BYTES:
-        return packed
-    return dask.delayed(packed, traverse=False, pure=False)
-
-
-def task(function: Callable, rows: BlockRows, *arguments: Any) -> Any:
-    """Delayed call whose failure names the block."""
-    return _named(function, rows.name, os.getpid(), *arguments)
+def task(function: Callable, rows: BlockRows, *blocks: Any, arguments: Any) -> Any:
+    """Delayed call ``function(*blocks, *arguments)`` whose failure names the block."""
+    if isinstance(arguments, tuple):
+        arguments = dask.delayed(arguments, traverse=False, pure=False)
+    return _named(function, rows.name, os.getpid(), arguments, *blocks)
 
 
 @partial(dask.delayed, pure=False)
-def _named(function: Callable, name: str, driver: int, *arguments: Any) -> Any:
+def _named(function: Callable, name: str, driver: int, arguments: tuple, *blocks: Any) -> Any:
     if os.getpid() != driver:
         _limit_worker()
     try:
-        unpacked = [
-            value
-            for given in arguments
-            for value in (given.values if isinstance(given, Packed) else (given,))
-        ]
-        return function(*unpacked)
+        return function(*blocks, *arguments)
     except DaskBlockError:
         raise
     except Exception as error:
@@ -381,7 +346,7 @@ def _named(function: Callable, name: str, driver: int, *arguments: Any) -> Any:
 @cache
 def _limit_worker() -> Any:
     """One BLAS thread in this worker process from now on: Dask's own threads fill the cores."""
-    return blas().limit(limits=1)
+    return threadpool_limits(1, "blas")
 
 
 @contextmanager
@@ -392,48 +357,6 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def readable_errors(locate: Callable[[], str | None] = lambda: None) -> Iterator[None]:
-    """Failures of a computation in words that say what to do.
-
-    `locate` gives the name of the block that failed, where the error does not.
-    """
-    client = active_client()
-    try:
-        yield
-    except DaskBlockError:
-        raise
-    except Exception as error:
-        kinds = {kind.__name__ for kind in type(error).__mro__}
-        what = f"{type(error).__name__}: {error}"
-        if kinds & _LOST or (client is not None and client.status != "running"):
-            raise DaskConnectionError(
-                f"the connection to the Dask cluster was lost during the computation ({what}). Start a "
-                "cluster, connect a Client and fit again; a fit inside suquan.checkpoint_fit(directory) "
-                "goes on where it was."
-            ) from error
-        name = locate()
-        if "KilledWorker" in kinds:
-            raise DaskConnectionError(
-                f"{name or 'a task'}, or one beside it: every worker that had it died ({what}). Most often a "
-                "block does not fit the memory of a worker: make the blocks of X smaller (X.rechunk), give "
-                "workers more memory, or look at their logs."
-            ) from error
-        if name is None:
-            raise
-        raise DaskBlockError(f"{name} could not be read: {what}") from error
-
-
-# Errors by which distributed says that the scheduler or the client is gone.
-_LOST = {
-    "CommClosedError",
-    "CancelledError",
-    "FutureCancelledError",
-    "FuturesCancelledError",
-    "TimeoutError",
-}
-
-
 def _memory() -> float:
     """Bytes of memory that the workers may use, or of this machine where there is no cluster."""
     client, limits = active_client(), []
@@ -442,4 +365,7 @@ def _memory() -> float:
         limits = [worker["memory_limit"] for worker in workers]
     if limits and all(limits):
         return float(sum(limits))
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # not every system tells
+        return _USUAL_MEMORY

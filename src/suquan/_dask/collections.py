@@ -5,10 +5,10 @@ Nothing here brings the samples to the driver: what must be seen is looked at in
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -271,7 +271,7 @@ def compute(*collections: Any, blocks_of: Any = None) -> tuple:
     """
     import dask
 
-    with readable_errors(blocks_of):
+    with readable_errors(lambda error: _block_of_task(error, blocks_of)):
         return dask.compute(*collections)
 
 
@@ -297,8 +297,6 @@ def n_threads() -> int:
     """Threads of the cluster in use, or of this machine."""
     client = active_client()
     if client is None:
-        import os
-
         return os.cpu_count() or 1
     return max(1, sum(client.nthreads().values()))
 
@@ -318,47 +316,54 @@ def active_client() -> Any:
         return None
 
 
+# Errors by which distributed says that the scheduler or the client is gone.
+_LOST = {
+    "CancelledError",
+    "CommClosedError",
+    "FutureCancelledError",
+    "FuturesCancelledError",
+    "SchedulerClosed",
+    "TimeoutError",
+}
+
+
 @contextmanager
-def readable_errors(X: Any = None) -> Iterator[None]:
+def readable_errors(
+    locate: Callable[[Exception], str | None] = lambda error: None,
+) -> Iterator[None]:
     """Turn what a cluster raises into a :class:`DaskConnectionError` of one line.
 
     Parameters
     ----------
-    X : dask array, default=None
-        Samples whose rows a killed task can be traced to.
+    locate : callable, default=no block
+        Name of the block that an error is about, as far as it is known.
     """
+    client = active_client()
     try:
         yield
     except Exception as error:
-        told = _cluster_problem(error, X)
-        if told is None:
-            raise
-        raise DaskConnectionError(told) from error
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if "KilledWorker" in kinds:
+            # The scheduler suspects all tasks that a worker had when it ended, and names the first to be
+            # suspected too often.
+            times = getattr(error, "allowed_failures", 3) + 1
+            raise DaskConnectionError(
+                f"{locate(error) or 'a task'}, or one beside it, ended {times} workers one after the other, "
+                "most often because their memory is full; use smaller blocks (rows_per_block, X.rechunk), or "
+                "give the workers more memory."
+            ) from error
+        if client is not None and (kinds & _LOST or client.status != "running"):
+            raise DaskConnectionError(
+                "the connection to the Dask cluster was lost before the work was done "
+                f"({type(error).__name__}); see whether its scheduler still runs, connect a Client again, and "
+                "start anew: a fit inside suquan.checkpoint_fit(directory) goes on where it was."
+            ) from error
+        raise
 
 
-def _cluster_problem(error: BaseException, X: Any) -> str | None:
-    """One line for what a cluster does to its clients; None for every other error."""
-    kind = type(error).__name__
-    if kind == "KilledWorker":
-        times = getattr(error, "allowed_failures", 3) + 1
-        # The scheduler suspects all tasks that a worker had when it ended, and names the first to be suspected
-        # too often.
-        return (
-            f"{_block_of_key(getattr(error, 'task', None), X)}, or one beside it, ended {times} workers one "
-            "after the other, most often because their memory is full; use smaller blocks (rows_per_block), or "
-            "give the workers more memory."
-        )
-    lost = ("CommClosedError", "FutureCancelledError", "FuturesCancelledError", "SchedulerClosed")
-    if isinstance(error, CancelledError) or kind in lost:
-        return (
-            "the connection to the Dask cluster was lost before the work was done; see whether its scheduler "
-            "still runs, connect again, and start anew."
-        )
-    return None
-
-
-def _block_of_key(key: Any, X: Any) -> str:
-    """Rows that the task of this key works on, as far as the key tells."""
+def _block_of_task(error: Exception, X: Any) -> str:
+    """Rows that the task of a killed worker works on, as far as its key tells."""
+    key = getattr(error, "task", None)
     places = [int(part) for part in re.findall(r"\b\d+\b", str(key).partition(",")[2])]
     if X is None or not places or places[0] >= X.numblocks[0]:
         return f"the task {key!s}"

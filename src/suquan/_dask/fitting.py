@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from suquan._dask._common import DaskBlockError, as_numpy, block_name
 from suquan._dask.blocks import BlockRows, Blocks, RankedBlock
 from suquan._dask.collections import check_row_blocks, take_rows
-from suquan._dask.journal import Journal, checkpoint_directory, fingerprint
+from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
 from suquan._dask.preprocessing import learn
 from suquan._dask.problem import BlockedProblem, BlockOperator
 from suquan.fitting import (
@@ -33,14 +33,12 @@ from suquan.fitting import (
 )
 from suquan.objective import Splits
 
-# Parameters that do not change what a fit computes.
-_SILENT = ("verbose",)
-
 
 def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
     """Fit an estimator on a Dask array; labels, weights and groups come to the driver, samples do not."""
     X = check_row_blocks(X)
     settings = Settings.of(estimator)
+    settings = replace(settings, random_state=repeatable_seed(settings.random_state))
     if settings.l1_ratio > 0:
         raise ValueError(
             f"l1_ratio = {settings.l1_ratio!r} is not offered for Dask arrays, whose w-step has a ridge "
@@ -57,7 +55,7 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
         X, _block_rows(X, samples, weights, splits), settings.ties, settings.missing, None
     )
     y, weights = samples.y[samples.used], weights[samples.used]
-    blocks.journal = _journal(estimator, blocks, y, weights, splits)
+    blocks.journal = _journal(settings, blocks, y, weights, splits)
     operator: Any = BlockOperator(blocks)
     problem = BlockedProblem.of(make_problem(settings, operator, samples.loss, y, weights), splits)
     g = _start(settings, X, samples, weights, problem.n_knots)
@@ -134,16 +132,14 @@ def checksum(block: RankedBlock) -> list[np.ndarray]:
     return [np.array([zlib.crc32(operator.n_observed.view(np.uint8).data, value)])]
 
 
-def _journal(estimator: Any, blocks: Blocks, y, weights, splits) -> Journal | None:
+def _journal(settings: Settings, blocks: Blocks, y, weights, splits) -> Journal | None:
     directory = checkpoint_directory()
     if directory is None:
         return None
-    parameters = {
-        name: value for name, value in estimator.get_params().items() if name not in _SILENT
-    }
+    parameters = vars(replace(settings, verbose=0))
     sums = [part for parts in blocks.collect(checksum) for part in parts]
     identity = {
-        "parameters": fingerprint(type(estimator).__name__, *sorted(parameters.items())),
+        "parameters": fingerprint(*parameters.items()),
         "samples": fingerprint(blocks.n_features, *sums),
         "labels or weights": fingerprint(y, weights),
         "folds": fingerprint(*([] if splits is None else splits)),

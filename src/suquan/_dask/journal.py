@@ -7,22 +7,22 @@ pass is made.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import pickle
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import fields, is_dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+from sklearn.utils import check_random_state
 
 from suquan._files import replace_file
 
-_HEADER = "fit.json"
+_HEADER, _SEED = "fit.json", "seed.txt"
 _directory: ContextVar[Path | None] = ContextVar("suquan_checkpoint", default=None)
 
 
@@ -78,25 +78,32 @@ def checkpoint_directory() -> Path | None:
     return _directory.get()
 
 
+def repeatable_seed(random_state: Any) -> Any:
+    """Random state with which the folds of a fit can be drawn again when it is resumed.
+
+    Inside of :func:`checkpoint_fit` a seed is drawn and kept in the directory, unless an integer was given.
+
+    Parameters
+    ----------
+    random_state : int, RandomState instance or None
+
+    Returns
+    -------
+    int, RandomState instance or None
+    """
+    directory = checkpoint_directory()
+    if directory is None or isinstance(random_state, Integral):
+        return random_state
+    path = directory / _SEED
+    if not path.exists():
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        replace_file(path, lambda file: file.write(f"{seed}\n".encode()))
+    return int(path.read_text())
+
+
 def fingerprint(*parts: Any) -> str:
     """Hash of parameters and arrays."""
-    digest = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray) and part.dtype != object:
-            digest.update(f"{part.dtype}{part.shape}".encode())
-            digest.update(np.ascontiguousarray(part).tobytes())
-        elif isinstance(part, (tuple, list)):
-            digest.update(f"{type(part).__name__}{len(part)}:{fingerprint(*part)}".encode())
-        elif is_dataclass(part) and not isinstance(part, type):
-            values = [getattr(part, value.name) for value in fields(part)]
-            digest.update(fingerprint(type(part).__name__, *values).encode())
-        elif isinstance(part, type):
-            digest.update(part.__qualname__.encode())
-        elif isinstance(part, (str, bytes, int, float, bool, type(None))):
-            digest.update(f"{type(part).__name__}{part!r}".encode())
-        else:
-            digest.update(pickle.dumps(part))
-    return digest.hexdigest()
+    return joblib.hash(parts, hash_name="sha1")
 
 
 class Journal:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._dask.blocks import Blocks, RankedBlock, scratch
+from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._kernels.outer import LANES
 from suquan.losses import Loss
 from suquan.solvers._algebra import cholesky, cholesky_solve
@@ -74,7 +74,7 @@ class DesignRequest:
 
     def _make(self, block: RankedBlock) -> np.ndarray:
         shape = block.operator.codes.shape
-        out = np.empty(shape, self.dtype) if self.keep else scratch(shape, self.dtype)
+        out = np.empty(shape, self.dtype)
         return block.operator.apply(self.f, out=out)
 
     def products(self, block: RankedBlock) -> CentredProducts:

@@ -113,7 +113,7 @@ def learn(
     if target == "mean":
         return _learn_mean(X, weights, rules)
     if target == "approximate_median":
-        return _sketch_median(X, weights, rules, MEDIAN_ERROR)
+        return _approximate_median(X, weights, rules, MEDIAN_ERROR)
     return _learn_median(X, weights, rules)
 
 
@@ -122,6 +122,8 @@ def learn(
 
 def _learn_mean(X: Any, weights: Any, rules: dict) -> np.ndarray:
     """Every block gives its mean and weight as one vector; these are averaged in a tree."""
+    import dask.array as da
+
     parts = map_row_blocks(
         _mean_of_block,
         X,
@@ -132,22 +134,20 @@ def _learn_mean(X: Any, weights: Any, rules: dict) -> np.ndarray:
         name="mean_of_block",
         **rules,
     )
-    while parts.numblocks[0] > 1:
-        parts = _joined(parts).map_blocks(
-            _mean_of_means,
-            dtype=np.float64,
-            chunks=((1,) * -(-parts.numblocks[0] // PARTS_PER_TASK), parts.chunks[1]),
-            meta=np.empty((0, 0)),
-        )
-    (mean,) = compute(parts, blocks_of=X)
+    means = da.reduction(
+        parts,
+        chunk=_mean_of_means,
+        aggregate=_mean_of_means,
+        axis=0,
+        keepdims=True,
+        dtype=np.float64,
+        split_every=PARTS_PER_TASK,
+        meta=np.empty((0, 0)),
+    )
+    (mean,) = compute(means, blocks_of=X)
     if not mean[0, -1] > 0:
         raise ValueError(_NO_SAMPLE)
     return _finite_target(mean[0, :-1], "mean")
-
-
-def _joined(parts: Any) -> Any:
-    """Partial results of one row each, several in a block."""
-    return parts.rechunk({0: PARTS_PER_TASK * parts.chunks[0][0]}, method="tasks")
 
 
 def _usable(block: np.ndarray, weights: np.ndarray | None, where: RowBlock, rules: dict) -> tuple:
@@ -171,7 +171,8 @@ def _mean_of_block(
     return out
 
 
-def _mean_of_means(parts: np.ndarray) -> np.ndarray:
+def _mean_of_means(parts: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    """Mean of the rows, weighted by their last entries, which are added up: shape (1, n_features + 1)."""
     weight = parts[:, -1].sum()
     out = np.zeros((1, parts.shape[1]))
     if weight > 0:
@@ -184,15 +185,49 @@ def _mean_of_means(parts: np.ndarray) -> np.ndarray:
 
 
 def _learn_median(X: Any, weights: Any, rules: dict) -> np.ndarray:
-    """Sorted samples, rechunked so that one task sees a few places of all samples."""
+    """Median of the sorted samples, place by place."""
+    ordered = map_row_blocks(
+        _sort_block, X, dtype=kernel_dtype(X.dtype), name="sort_samples", **rules
+    )
+    return _median_over_rows(ordered, _usable_weights(X, weights, rules["missing"]), X)
+
+
+def _approximate_median(X: Any, weights: Any, rules: dict, error: float) -> np.ndarray:
+    """Median of K evenly spaced quantiles of every block in place of its samples.
+
+    The K points at (i + ½)/K of a distribution tell the share below any value up to 1/(2K), and so do the
+    points of all blocks together: K = ⌈1/(2·error)⌉ keeps the promise.
+    """
+    n_points = int(np.ceil(0.5 / error))
+    parts = map_row_blocks(
+        _points_of_block,
+        X,
+        *([] if weights is None else [weights]),
+        dtype=np.float64,
+        width=X.shape[1] + 1,
+        rows_out=(n_points,) * X.numblocks[0],
+        name="points_of_block",
+        n_points=n_points,
+        **rules,
+    )
+    return _median_over_rows(parts[:, :-1], parts[:, -1:], X)
+
+
+def _median_over_rows(ordered: Any, weights: Any, X: Any) -> np.ndarray:
+    """Weighted median of each column, rechunked so that one task sees a few places of all rows.
+
+    Parameters
+    ----------
+    ordered : dask array of shape (n_rows, n_features)
+    weights : dask array of shape (n_rows, 1)
+    X : dask array
+        Samples whose rows an error can be traced to.
+    """
     import dask.array as da
 
-    n_samples, n_features = X.shape
-    dtype = kernel_dtype(X.dtype)
-    ordered = map_row_blocks(_sort_block, X, dtype=dtype, name="sort_samples", **rules)
-    usable = _usable_weights(X, weights, rules["missing"])
-    whole = usable.rechunk((-1, 1))
-    bytes_per_place = n_samples * dtype.itemsize
+    n_rows, n_features = ordered.shape
+    whole = weights.rechunk((-1, 1))
+    bytes_per_place = n_rows * ordered.dtype.itemsize
     per_block = max(1, min(n_features, BYTES_PER_BLOCK // bytes_per_place))
     per_pass = n_features
     if not has_cluster():  # whose workers spill to disk; here memory is all there is
@@ -208,7 +243,7 @@ def _learn_median(X: Any, weights: Any, rules: dict) -> np.ndarray:
             chunks=((1,), places.chunks[1]),
             meta=np.empty((0, 0)),
         )
-        part, weight = compute(medians, usable.sum(), blocks_of=X)
+        part, weight = compute(medians, weights.sum(), blocks_of=X)
         if not weight > 0:
             raise ValueError(_NO_SAMPLE)
         f[start : start + per_pass] = part[0]
@@ -241,53 +276,6 @@ def _median_of_places(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return _median_rows(ordered, weights[:, 0], 1)[None, :]
 
 
-# --------------------------------------------------------------------------------------------------- sketch
-
-
-def _sketch_median(X: Any, weights: Any, rules: dict, error: float) -> np.ndarray:
-    """Median from K evenly spaced quantiles of every block, merged in a tree.
-
-    The K points at (i + ½)/K of a distribution tell the share below any value up to 1/(2K). Summaries side by
-    side err by the mean of their errors, and every level of the tree that draws K points anew adds 1/(2K). So
-    K = ⌈levels/(2·error)⌉ keeps the promise.
-    """
-    levels, n_parts = 1, X.numblocks[0]
-    while n_parts > PARTS_PER_TASK:  # the last level takes the median, and adds nothing
-        levels, n_parts = levels + 1, -(-n_parts // PARTS_PER_TASK)
-    n_points = int(np.ceil(levels / (2 * error)))
-    parts = map_row_blocks(
-        _points_of_block,
-        X,
-        *([] if weights is None else [weights]),
-        dtype=np.float64,
-        width=X.shape[1] + 1,
-        rows_out=(n_points,) * X.numblocks[0],
-        name="points_of_block",
-        n_points=n_points,
-        **rules,
-    )
-    while parts.numblocks[0] > PARTS_PER_TASK:
-        n_blocks = -(-parts.numblocks[0] // PARTS_PER_TASK)
-        parts = _joined(parts).map_blocks(
-            _merged_points,
-            n_points=n_points,
-            dtype=np.float64,
-            chunks=((n_points,) * n_blocks, parts.chunks[1]),
-            meta=np.empty((0, 0)),
-        )
-    last = _joined(parts).map_blocks(
-        _merged_points,
-        n_points=1,
-        dtype=np.float64,
-        chunks=((1,), parts.chunks[1]),
-        meta=np.empty((0, 0)),
-    )
-    (median,) = compute(last, blocks_of=X)
-    if not median[0, -1] > 0:
-        raise ValueError(_NO_SAMPLE)
-    return _finite_target(median[0, :-1], "median")
-
-
 def _points_of_block(
     block: np.ndarray,
     weights: np.ndarray | None = None,
@@ -302,13 +290,6 @@ def _points_of_block(
         return np.zeros((n_points, block.shape[1] + 1))
     ordered = sort_samples(block, n_jobs=1)[0].astype(np.float64, copy=False)
     return _points(ordered, w, n_points)
-
-
-def _merged_points(parts: np.ndarray, n_points: int) -> np.ndarray:
-    used = parts[:, -1] > 0
-    if not used.any():
-        return np.zeros((n_points, parts.shape[1]))
-    return _points(parts[used, :-1], parts[used, -1], n_points)
 
 
 def _points(values: np.ndarray, weights: np.ndarray, n_points: int) -> np.ndarray:

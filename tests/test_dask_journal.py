@@ -1,0 +1,24 @@
+"""Checkpoints of fits on Dask: what makes a fit repeatable."""
+
+import numpy as np
+import pytest
+
+from suquan import SuquanClassifier, checkpoint_fit
+
+da = pytest.importorskip("dask.array")
+
+
+@pytest.mark.parametrize("random_state", [None, "instance"])
+def test_a_fit_without_a_seed_draws_its_folds_once_and_resumes(tmp_path, random_state):
+    rng = np.random.default_rng(0)
+    X = da.from_array(rng.standard_normal((40, 6)), chunks=(20, 6))
+    y = np.tile([0, 1], 20)
+
+    def fit():
+        state = np.random.RandomState() if random_state else None
+        with checkpoint_fit(tmp_path):
+            return SuquanClassifier(n_repeats=1, cv=2, random_state=state).fit(X, y)
+
+    first, again = fit(), fit()
+    np.testing.assert_array_equal(first.coef_, again.coef_)
+    assert len(list(tmp_path.glob("pass-*.npz"))) == first.n_passes_ - 1
