@@ -18,10 +18,10 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks._table import RESULTS, write_csv
 from suquan.losses import Logistic
-from suquan.solvers._target_data import Data as _Data
-from suquan.solvers._target_record import Record as _Record
-from suquan.solvers._target_set import Target as _Target
+from suquan.solvers._target_data import RowsInMemory
+from suquan.solvers._target_record import Record
 from suquan.solvers.target import solve_target
+from suquan.target_sets import TARGET_SETS
 
 SIZES = (
     (225, 22_283, None),
@@ -79,25 +79,20 @@ def _ridge_logistic(X, y, alpha):
 
 def plain_fista(D, y, s, f_start, *, target_set, smoothness, tol, max_seconds=10.0):
     """Accelerated proximal gradient with a fixed step, stopped by the solver's own certificate."""
-    data = _Data(D, Logistic(), y, s, True)
-    target = _Target(target_set, D.shape[1], smoothness)
-    record = _Record(data, target, f_start, tol, 10**9)
+    data = RowsInMemory(D, Logistic(), y, s, True)
+    target = TARGET_SETS[target_set].at(smoothness)
+    record = Record(data, target, f_start, tol, 10**9)
     x = np.cos(np.arange(D.shape[1]))
     for _ in range(20):
         x /= np.linalg.norm(x)
-        x = data.pull_back(s * data.scores(x))
+        x = data.adjoint(s * data.scores(x))
     step = 1.0 / (0.25 * 1.05 * np.linalg.norm(x))
     f = z = f_start
     theta, end = 1.0, time.perf_counter() + max_seconds
     while not record.done and time.perf_counter() < end:
         record.n_iter += 1
-        u = data.profile(data.scores(z))[0]
-        a = data.dual_point(u)
-        g = data.pull_back(a)
-        point = z - step * g
-        new = target.prox(point, step)
-        face = target.face(new, point, step)
-        record.update_dual(u, a, g, (face.stretch - 1.0) / step)
+        g = record.update_dual(data.profile(data.scores(z)))
+        new = target.prox(z - step * g, step)
         theta_new = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * theta * theta))
         z = new + (theta - 1.0) / theta_new * (new - f)
         f, theta = new, theta_new

@@ -26,9 +26,9 @@ from benchmarks._table import RESULTS, markdown, write_csv
 from suquan import SuquanClassifier
 from suquan.datasets import make_corrupted_classification
 from suquan.objective import JointProblem
-from suquan.solvers._target_set import Target
 from suquan.solvers.linear import LinearFit, solve_w
 from suquan.solvers.target import solve_target
+from suquan.target_sets import TARGET_SETS
 
 W_TOL, F_TOL = 1e-12, 1e-8
 GAPS = (1e-3, 1e-6)
@@ -56,7 +56,7 @@ class Study:
             operator, data.loss, data.y, data.weights, data.smoothness_unit
         )
         self.start = model._start(data.X, data.weights, n_features)
-        self.target = Target("joint", n_features, self.problem.node_smoothness)
+        self.target = TARGET_SETS["joint"].at(self.problem.node_smoothness)
 
     def w_step(self, f: np.ndarray, start: LinearFit | None = None) -> tuple[LinearFit, float]:
         """Best (w, b), and φ(f)."""
@@ -145,7 +145,7 @@ def reduced_gradient(study: Study) -> Iterator[float]:
     """φ after every w-step of proximal gradient on it."""
     f = study.start
     fit, value = study.w_step(f)
-    g, step = study.gradient(fit), study.target.K / value
+    g, step = study.gradient(fit), len(f) / value
     while True:
         yield value
         new_f = study.target.prox(f - step * g, step)

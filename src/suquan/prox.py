@@ -9,13 +9,13 @@ of two.
 from __future__ import annotations
 
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from suquan._kernels import prox as kernels
+from suquan._kernels.prox import find_blocks, solve_blocks
 
 __all__ = [
     "SmoothNondecreasingProx",
@@ -30,11 +30,11 @@ Vector = NDArray[np.float64]
 _ROOT_TOL = 1e-13
 # Beyond this the minimiser is constant in floating point; sums of two still do not overflow.
 _LARGEST_KAPPA = 2.0**500
-_MAX_ROOT_STEPS = 100
-# The guess of the ball's multiplier: Newton steps at most, and the relative step that is close enough.
-_GUESS_STEPS, _GUESS_TOL = 3, 3e-2
-# Relative step of θ after which finite differences give the derivative well enough.
-_SHORT_STEP = 0.02
+# A warm start that needs more passes than this is far off: the isotonic start is the better one.
+_WARM_PASSES = 5
+# Steps of the search for the ball's multiplier: by Newton's method, and with those that halve the brackets.
+# These span at most 2000 powers of two.
+_NEWTON_STEPS, _MAX_ROOT_STEPS = 20, 100
 
 
 def project_nondecreasing(z: ArrayLike) -> Vector:
@@ -190,8 +190,8 @@ def prox_smooth_bounded_nondecreasing(z: ArrayLike, smoothness: float) -> Vector
     Examples
     --------
     >>> from suquan.prox import prox_smooth_bounded_nondecreasing
-    >>> prox_smooth_bounded_nondecreasing([-4.0, 0.0, 4.0], smoothness=0.5)
-    array([-1.22474487,  0.        ,  1.22474487])
+    >>> prox_smooth_bounded_nondecreasing([-3.0, 3.0], smoothness=0.5)
+    array([-1.,  1.])
     """
     return SmoothNondecreasingProx(bounded=True)(z, smoothness)
 
@@ -228,125 +228,98 @@ class SmoothNondecreasingProx:
 
     def __init__(self, *, bounded: bool = False):
         self.bounded = bounded
-        self._work = kernels.make_workspace(0)
         self.reset()
 
     def reset(self) -> None:
         """Forget the last answer, so that the next call starts cold."""
         self.n_passes = 0
         self.n_evaluations = 0
-        self._n_blocks = 0
-        self._n_isotonic = 0  # isotonic blocks of the present vector, once they are known
+        self._starts = np.empty(0, np.int64)  # blocks of the last answer
         self._shrinkage = 1.0  # 1 / (1 + μ), with μ the multiplier of the ball
 
     def __call__(self, z: ArrayLike, smoothness: float) -> Vector:
         """Return the prox of ``z``, of shape (p,), with weight ``smoothness``."""
         scaled = _prepare(z)
         smoothness = _check_smoothness(smoothness)
-        if len(scaled.z) != len(self._work.y):
+        if len(self._starts) and self._starts[-1] != len(scaled.z):
             self.reset()
-            self._work = kernels.make_workspace(len(scaled.z))
-        self.n_passes = self.n_evaluations = self._n_isotonic = 0
-        # f keeps the mean of z; working without it, an offset costs no digits.
-        kernels.load(scaled.z, scaled.mean, self._n_blocks, self._work)
+        self.n_passes = self.n_evaluations = 0
         if self.bounded:
-            return self._evaluate_bounded(scaled, smoothness)
-        self._evaluate(_kappa(smoothness))
-        return kernels.expand(self._n_blocks, scaled.mean, scaled.scale, self._work)
+            return self._bounded_prox(scaled, smoothness)
+        f = self._evaluate(scaled, smoothness)
+        return _expand(self._starts, f / scaled.scale)
 
-    def _evaluate(self, kappa: float) -> None:
-        """Find the blocks of the unbounded prox of the loaded vector, from the last ones."""
-        self._n_blocks, passes = kernels.find_blocks(
-            kappa, self._n_blocks, self._n_isotonic, self._work
-        )
-        self.n_passes += passes
+    def _evaluate(self, scaled: _Scaled, smoothness: float) -> Vector:
+        """Values of the unbounded prox on its blocks, which are found from the last ones and kept."""
+        # f keeps the mean of z; working without it, an offset costs no digits.
+        y, kappa = scaled.z - scaled.mean, _kappa(smoothness)
         self.n_evaluations += 1
+        finished = False
+        if len(self._starts):
+            self._starts, f, passes, finished = find_blocks(y, kappa, self._starts, _WARM_PASSES)
+            self.n_passes += passes
+        if not finished:
+            starts = isotonic_regression(y).blocks.astype(np.int64)
+            self._starts, f, passes, _ = find_blocks(y, kappa, starts, len(y) + 1)
+            self.n_passes += passes
+        return f + scaled.mean
 
-    def _evaluate_bounded(self, scaled: _Scaled, smoothness: float) -> Vector:
+    def _bounded_prox(self, scaled: _Scaled, smoothness: float) -> Vector:
         """Bounded prox, by Newton's method on h(θ) = θ / rms(g(θ)) = 1 between brackets.
 
         With scale s, ẑ = s z and θ = s (1 + μ), the minimiser is g/θ, where g(θ) = prox(ẑ, c s/θ)
-        has rms θ. While the blocks stay, h is concave, and linear without smoothness.
+        has rms θ. h increases, and is linear without smoothness. Where a step of Newton's method leaves the
+        brackets, or it takes many, the brackets are halved.
         """
         # rms(g) never exceeds the largest entry, so neither does the root.
         low, high = 0.0, 2.0 * max(scaled.scale, scaled.peak)
         theta = min(scaled.scale / self._shrinkage, 0.5 * high)
-        if self._n_blocks == 0:
-            theta = self._guess(scaled, smoothness)
-        before: _Evaluation | None = None
-        for _ in range(_MAX_ROOT_STEPS):
-            self._shrinkage = scaled.scale / theta
-            kappa = _kappa(smoothness * self._shrinkage)
-            self._evaluate(kappa)
-            rms = self._rms(scaled)
+        if not len(self._starts):  # smoothing makes no rms larger
+            theta = max(_rms(self._project(scaled.z)), scaled.scale)
+        for n_steps in range(_MAX_ROOT_STEPS):
+            weight = smoothness * (scaled.scale / theta)
+            f = self._evaluate(scaled, weight)
+            sizes = np.diff(self._starts)
+            rms = _rms(f, sizes)
             low, high = (theta, high) if rms > theta else (low, theta)
             # Rounding in g is relative to the largest entry of z, however small g has become.
             tol = max(_ROOT_TOL * rms, 4.0 * np.finfo(float).eps * scaled.peak)
             inside = theta == scaled.scale and rms <= theta
             if inside or abs(rms - theta) <= tol or high - low <= _ROOT_TOL * high:
-                divisor = theta if inside else max(rms, theta)
-                return kernels.expand(self._n_blocks, scaled.mean, divisor, self._work)
-            if rms == 0.0:  # one block of mean 0, as at every smaller θ: the ball does not matter
-                theta = scaled.scale
-                continue
-            before = self._slope(theta, rms, kappa, scaled, before)
-            theta = max(theta - (before.h - 1.0) / before.slope, scaled.scale)
-            if not low < theta < high:
-                theta = float(np.sqrt(low * high))
-        raise ArithmeticError(
-            f"the multiplier of the ball was not found in {_MAX_ROOT_STEPS} steps (the last mean "
-            f"square was {(rms / theta) ** 2:.17g}); please report this input."
-        )
-
-    def _guess(self, scaled: _Scaled, smoothness: float) -> float:
-        """First θ of a cold start, from a few passes that need not find the right blocks.
-
-        They bring those that do close to the right multiplier.
-        """
-        self._n_blocks = self._n_isotonic = kernels.pool_isotonic(self._work)
-        kernels.load_isotonic(self._n_isotonic, self._work)
-        theta = max(self._rms(scaled), scaled.scale)
-        for _ in range(_GUESS_STEPS if theta > scaled.scale else 0):
-            kappa = _kappa(smoothness * (scaled.scale / theta))
-            self._n_blocks = kernels.pass_once(kappa, self._n_blocks, self._work)
-            self.n_passes += 1
-            excess = self._rms(scaled) - theta
-            step = excess / self._shrinkage_of_norm(kappa, scaled)
-            theta, last = max(theta + step, scaled.scale), theta
-            if abs(theta - last) <= _GUESS_TOL * theta:
                 break
-        self._n_blocks = 0  # a poor start for the passes to come; the isotonic blocks are not
-        return theta
+            step = (rms - theta) / self._slope(f, sizes, weight) if rms > 0.0 else -theta
+            last, theta = theta, max(theta + step, scaled.scale)
+            if not low < theta < high or n_steps >= _NEWTON_STEPS:
+                theta = np.sqrt(low) * np.sqrt(high) if low > 0.0 else scaled.scale
+            if theta == last:
+                break
+        self._shrinkage = scaled.scale / theta
+        return _expand(self._starts, f / (theta if inside else max(rms, theta)))
 
-    def _slope(self, theta, rms, kappa, scaled, before: _Evaluation | None) -> _Evaluation:
-        """Value and derivative of h at θ.
+    def _project(self, z: Vector) -> Vector:
+        """The prox without smoothness and bound."""
+        return isotonic_regression(z).x
 
-        After a short step the values and the last derivative give it; otherwise it takes one more solve.
-        """
-        h = theta / rms
-        if before is None or abs(theta - before.theta) > _SHORT_STEP * theta:
-            slope, exact = self._shrinkage_of_norm(kappa, scaled) / rms, True
-        else:
-            slope, exact = (h - before.h) / (theta - before.theta), False
-            if before.exact:  # the parabola through both values and that derivative
-                slope = 2.0 * slope - before.slope
-        return _Evaluation(theta, h, slope, exact)
-
-    def _rms(self, scaled: _Scaled) -> float:
-        """Root mean square of the blocks' values."""
-        return float(np.sqrt(kernels.mean_square(self._n_blocks, scaled.mean, self._work)))
-
-    def _shrinkage_of_norm(self, kappa: float, scaled: _Scaled) -> float:
-        return kernels.shrinkage_of_norm(kappa, self._n_blocks, scaled.mean, self._work)
+    def _slope(self, f: Vector, sizes: Any, smoothness: float) -> float:
+        """Derivative of h times rms: f·g / f·f, where g smooths f on its blocks; between 0 and 1."""
+        sums = sizes * f
+        g, _ = solve_blocks(_kappa(smoothness), self._starts, sums)
+        # No more than 1 by theory; a tiny one would lead far outside the brackets anyhow.
+        return max(float(np.sum(sums * g)) / float(np.sum(sums * f)), 1e-12)
 
 
-class _Evaluation(NamedTuple):
-    """A point of h(θ) = θ / rms(g(θ)), with its derivative."""
+class SmoothProx(SmoothNondecreasingProx):
+    """The same among all vectors, in any order: :class:`SmoothNondecreasingProx` without the constraint."""
 
-    theta: float
-    h: float
-    slope: float
-    exact: bool  # whether the derivative is
+    def _evaluate(self, scaled: _Scaled, smoothness: float) -> Vector:
+        self._starts = np.arange(len(scaled.z) + 1)
+        self.n_evaluations += 1
+        self.n_passes += 1
+        f, _ = solve_blocks(_kappa(smoothness), self._starts, scaled.z - scaled.mean)
+        return f + scaled.mean
+
+    def _project(self, z: Vector) -> Vector:
+        return z
 
 
 class _Scaled(NamedTuple):
@@ -394,8 +367,14 @@ def _kappa(smoothness: float) -> float:
     return min(2.0 * smoothness, _LARGEST_KAPPA)
 
 
-def _rms(x: Vector) -> float:
-    return float(np.sqrt(np.mean(x * x)))
+def _rms(values: Vector, sizes: Any = None) -> float:
+    """Root mean square of a vector, or of one that has each of `values` as often as `sizes` says."""
+    return float(np.sqrt(np.average(values * values, weights=sizes)))
+
+
+def _expand(starts: NDArray[np.int64], values: Vector) -> Vector:
+    """Vector that has the value of its block in every entry."""
+    return np.repeat(values, np.diff(starts))
 
 
 def _into_ball(scaled: _Scaled) -> Vector:

@@ -11,8 +11,9 @@ import numpy as np
 
 from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._dask.linear import BlockDesign
-from suquan._dask.target import BlockRowsOfTarget, RowsRequest
+from suquan._dask.target import RowsRequest, loss_side
 from suquan.objective import W_TOL, FoldModels, JointProblem, Problem, Splits
+from suquan.solvers._target_data import LossSide
 from suquan.solvers.linear import LinearFit
 
 
@@ -113,7 +114,7 @@ class BlockedProblem(JointProblem):
 
     def target_rows(
         self, W: np.ndarray, *, crossed: bool, n_rows: int, s: np.ndarray, weight: float
-    ) -> BlockRowsOfTarget:
+    ) -> LossSide:
         """Rows of the f-step for the coefficients W of one model or of the fold models."""
         n_bytes = n_rows * self.loss.n_outputs * self.n_knots * np.dtype(self.dtype).itemsize
         request = RowsRequest(
@@ -126,7 +127,7 @@ class BlockedProblem(JointProblem):
             weight,
             keep=n_bytes <= self.blocks.kept_bytes,
         )
-        return BlockRowsOfTarget(self.blocks, request, n_rows, self.y, s)
+        return loss_side(self.blocks, request, n_rows, self.y, s)
 
     def fold_models(self, splits: Splits) -> BlockFoldModels:
         """Models of the folds."""

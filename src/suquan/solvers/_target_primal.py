@@ -1,162 +1,139 @@
-"""The f-step for more rows than K: minimise quadratic models, with the K×K Hessian, over the set."""
+"""The f-step for more rows than K: minimise quadratic models, with the K×K Hessian, over the set.
+
+Called by :mod:`suquan.solvers.target`, for sets that know their faces.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_solve
 
-from suquan.losses import Squared
-from suquan.solvers._target_data import Data
-from suquan.solvers._target_record import Record
-from suquan.solvers._target_set import FLATTEST, Target
+from suquan.solvers._target_data import LossSide, backtrack
+from suquan.solvers._target_dual import factorised
+from suquan.solvers._target_record import FLATTEST, Record, Vector
+from suquan.target_sets import Face, TargetSet
+
+_CHECK_EVERY = 8  # proximal steps on a model between looks at its gap
 
 
-def primal_newton(data: Data, target: Target, record: Record) -> None:
-    """Minimise quadratic models of the loss, with its K×K Hessian, over the set; line search between."""
-    _rescale(data, target, record)
-    f, Df, u, objective = record.f, record.Df, record.u, record.objective
-    model, gap, multiplier = None, np.inf, 0.0
+def primal_newton(data: LossSide, record: Record) -> None:
+    """Minimise quadratic models of the loss over the set; line search between."""
+    target, model, gap = record.target, None, np.inf
+    f, Df, point, objective = record.f, record.Df, record.point, record.objective
     while True:
-        a = data.dual_point(u)
-        g = data.pull_back(a)
-        record.update_dual(u, a, g, multiplier)
+        g = record.update_dual(point)
         if record.done:
             return
         record.n_iter += 1
-        constant = isinstance(data.loss, Squared)
-        if model is None or (not constant and record.gap > 0.1 * gap):
-            model = _Model(target, data.hessian(u))
+        if model is None or (not data.is_quadratic and record.gap > 0.1 * gap):
+            H = data.hessian(point)
+            if H is None:
+                return
+            model = _Model(target, H)
         gap = record.gap
         goal = max(0.05 * gap, 0.2 * record.tol) * max(record.objective, record.scale)
-        x, multiplier = model.minimise(g - model.H @ f, f, min(goal, 0.05 * gap * objective))
+        x = model.minimise(g - model.H @ f, f, min(goal, 0.05 * gap * objective))
         Dx = data.scores(x)
         slope = float(g @ (x - f)) + target.penalty(x) - target.penalty(f)
-        t = 1.0
-        for _ in range(30):
-            f_new = target.between(f, x, t)
-            Df_new = Df + t * (Dx - Df)
-            u_new, value = record.update_primal(f_new, Df_new)
-            if value <= objective + 1e-4 * t * slope:
-                break
-            t *= 0.5
-        else:
+
+        def attempt(t: float, f=f, Df=Df, x=x, Dx=Dx) -> tuple[float, Any]:
+            # Convex combinations keep the order to the last bit.
+            f_new, Df_new = (1.0 - t) * f + t * x, (1.0 - t) * Df + t * Dx
+            point, value = record.update_primal(f_new, Df_new)
+            return value, (f_new, Df_new, point, value)
+
+        found = backtrack(attempt, objective, slope)
+        if found is None:
             return
-        f, Df, u, objective = f_new, Df_new, u_new, value
-        if value == record.objective and _rescale(data, target, record):
-            f, Df, u, objective = record.f, record.Df, record.u, record.objective
-
-
-def _rescale(data, target, record):
-    """Try multiples of f where the set has no bound; return whether one is better. No product with D."""
-    if target.bounded:
-        return False
-    f, Df, better = record.f, record.Df, False
-    for direction in (1.0, -1.0):
-        exponent = 0.25
-        while exponent < 64.0:
-            t, before = 2.0 ** (direction * exponent), record.objective
-            record.update_primal(t * f, t * Df)
-            if not record.objective < before:
-                break
-            better, exponent = True, 1.6 * exponent
-        if better:
-            break
-    return better
+        f, Df, point, objective = found
 
 
 class _Model:
     """Quadratic model ½xᵀHx + h·x + penalty(x) over the set."""
 
-    def __init__(self, target, H):
+    def __init__(self, target: TargetSet, H: Vector):
         self.target, self.H = target, H
         self.largest = max(1.02 * _largest_eigenvalue(H), FLATTEST * target.smoothness)
 
-    def minimise(self, h, x, goal, max_iter=2000):
+    def minimise(self, h: Vector, x: Vector, goal: float, max_iter: int = 2000) -> Vector:
         """Accelerated proximal gradient from x, jumping to the minimiser on the blocks now and then."""
-        target, H = self.target, self.H
+        target = self.target
         h = h - h.mean()
         if self.largest <= 0.0:
-            return x, 0.0
-        step, z, theta, last_jump, multiplier = 1.0 / self.largest, x, 1.0, 0, 0.0
+            return x
+        step, z, theta, last_jump = 1.0 / self.largest, x, 1.0, 0
         for k in range(1, max_iter + 1):
-            point = z - step * (H @ z + h)
-            new = target.prox(point - point.mean(), step)
+            point = z - step * (self.H @ z + h)
+            point -= point.mean()
+            new = target.prox(point, step)
             if float((z - new) @ (new - x)) > 0.0:
                 theta = 1.0
             theta_new = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * theta * theta))
             z = new + (theta - 1.0) / theta_new * (new - x)
             x, theta = new, theta_new
-            if k % 8 and k - last_jump < 8:
+            if k % _CHECK_EVERY:
                 continue
-            face = target.face(x, point, step)
-            multiplier = (face.stretch - 1.0) / step
-            if self._gap(h, x, multiplier) <= goal:
+            if self._gap(h, x) <= goal:
                 break
-            n_blocks = len(face.starts)
-            if k - last_jump >= 8 + n_blocks**3 // (8 * target.K**2):
+            face = target.face(x, point, step)
+            if face is not None and k - last_jump >= len(face.starts) ** 3 // (8 * len(x) ** 2):
                 x = self._jump(h, x, face)
                 z, theta, last_jump = x, 1.0, k
-                if self._gap(h, x, multiplier) <= goal:
+                if self._gap(h, x) <= goal:
                     break
-        return x, multiplier
+        return x
 
-    def _gap(self, h, x, multiplier):
+    def value(self, h: Vector, x: Vector) -> float:
+        """Value of the model."""
+        return float(x @ (0.5 * (self.H @ x) + h)) + self.target.penalty(x)
+
+    def _gap(self, h: Vector, x: Vector) -> float:
         g = self.H @ x + h
         g -= g.mean()
-        conjugate = self.target.conjugate(-g, multiplier, float(np.linalg.norm(x)))
-        return float(g @ x) + self.target.penalty(x) + conjugate
+        reach = 4.0 * max(float(np.linalg.norm(x)), np.sqrt(len(x)))
+        return float(g @ x) + self.target.penalty(x) + self.target.conjugate(-g, reach)
 
-    def _jump(self, h, x, face):
-        """Move towards the minimiser among the targets constant on x's blocks, as far as the order allows."""
-        target = self.target
+    def _jump(self, h: Vector, x: Vector, face: Face) -> Vector:
+        """Minimiser among the targets constant on x's blocks, made feasible, if it is better than x."""
         starts, sizes, n_blocks = face.starts, face.sizes, len(face.starts)
         if n_blocks < 2:
             return x
         H = self.H
-        if n_blocks < target.K:
+        if n_blocks < len(x):
             H = np.add.reduceat(np.add.reduceat(H, starts, axis=0), starts, axis=1)
         # A term that vanishes on vectors of sum 0 makes the matrix regular.
-        H = H + np.outer(sizes, sizes) * (self.largest / target.K)
-        if target.smoothness > 0.0:
-            i, c = np.arange(n_blocks), 2.0 * target.smoothness
-            H[i[1:], i[1:]] += c
-            H[i[:-1], i[:-1]] += c
-            H[i[1:], i[:-1]] -= c
-            H[i[:-1], i[1:]] -= c
-        v = _bounded_solve(H, -np.add.reduceat(h, starts), sizes, target)
+        H = H + np.outer(sizes, sizes) * (self.largest / len(x))
+        S, i = face._replace(stretch=0.0).stiffness(self.target.smoothness), np.arange(n_blocks)
+        H[i, i] += S[1]
+        H[i[1:], i[:-1]] += S[0, 1:]
+        H[i[:-1], i[1:]] += S[0, 1:]
+        v = _bounded_solve(H, -np.add.reduceat(h, starts), sizes, face.radius)
         if v is None:
             return x
-        t = 1.0
-        if target.monotone:
-            old, new = np.diff(x[starts]), np.diff(v)
-            falls = new < 0.0
-            if falls.any():
-                t = float(np.min(old[falls] / (old[falls] - new[falls])))
-        v = x[starts] + t * (v - x[starts])
-        if target.monotone:
-            v = np.maximum.accumulate(v)
-        return target.centred(np.repeat(v, sizes.astype(np.int64)))
+        new = self.target.make_feasible(face.spread(v))
+        return new if self.value(h, new) < self.value(h, x) else x
 
 
-def _bounded_solve(H, rhs, sizes, target):
-    """Minimiser of ½vᵀHv − rhs·v, with Σ sizes v² ≤ K where the set is bounded; None if H is singular."""
-    multiplier = 1e-13 * np.trace(H) / target.K
-    v = None
+def _bounded_solve(H: Vector, rhs: Vector, sizes: Vector, radius: float) -> Vector | None:
+    """Minimiser of ½vᵀHv − rhs·v, with Σ sizes v² ≤ radius²; None if H is singular."""
+    multiplier, v = 0.0, None
     for _ in range(20):
         try:
-            factor = cho_factor(H + np.diag(multiplier * sizes), check_finite=False)
+            factor = factorised(H + np.diag(multiplier * sizes))
         except LinAlgError:
             return v
         v = cho_solve(factor, rhs, check_finite=False)
         norm2 = float(sizes @ (v * v))
-        if not target.bounded or norm2 <= target.K * (1.0 + 1e-10):
+        if norm2 <= radius**2 * (1.0 + 1e-10):
             break
         slope = float((sizes * v) @ cho_solve(factor, sizes * v, check_finite=False))
-        multiplier += norm2 / slope * (np.sqrt(norm2 / target.K) - 1.0)
+        multiplier += norm2 / slope * (np.sqrt(norm2) / radius - 1.0)
     return v
 
 
-def _largest_eigenvalue(H):
+def _largest_eigenvalue(H: Vector) -> float:
     """Bound on the largest eigenvalue that power iterations make almost tight."""
     x = np.cos(np.arange(len(H)) + 0.5)
     value = 0.0

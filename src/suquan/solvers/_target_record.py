@@ -1,15 +1,20 @@
-"""What the methods of the f-step share: the best target so far, its certificate, and the result."""
+"""What the methods of the f-step share: the best target so far, its certificate, proximal gradient steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from suquan.solvers._target_data import Data
-from suquan.solvers._target_set import Target, Vector
+from suquan.solvers._target_data import LossSide, Scored
+from suquan.target_sets import TargetSet
+
+Vector = NDArray[np.float64]
 
 _FLOOR = 1e-6  # gaps are relative to J, or to this share of the best constant score's J
+_REACH = 4.0  # norm, in units of f's, up to which a gap without bound and smoothness is certified
+FLATTEST = 1e-9  # curvature, in units of the smoothness, that a step treats as none
 
 
 @dataclass(frozen=True)
@@ -21,9 +26,9 @@ class TargetFit:
     f : ndarray of shape (K,)
         Target quantiles: in the set, with sum 0.
     b : float, or ndarray of shape (n_outputs,)
-        Intercept; it sums to 0 over the outputs of a softmax loss.
-    u : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        Scores D f + b.
+        Intercept; it sums to 0 over several outputs.
+    u : ndarray of shape (n_rows,) or (n_rows, n_outputs), or None
+        Scores D f + b, where the rows are at hand.
     objective : float
         J(f, b).
     n_iter : int
@@ -36,7 +41,7 @@ class TargetFit:
 
     f: Vector
     b: float | Vector
-    u: Vector
+    u: Vector | None
     objective: float
     n_iter: int
     gap: float
@@ -44,45 +49,118 @@ class TargetFit:
 
 
 class Record:
-    """The best target and the best lower bound so far."""
+    """The best target and the best lower bound so far.
 
-    def __init__(self, data: Data, target: Target, f, tol, max_iter):
+    Attributes
+    ----------
+    f, Df : ndarray
+        The best target and its scores without an intercept.
+    point : Scored
+        These scores with the best intercept.
+    g : ndarray of shape (K,)
+        Gradient at the start.
+    objective, lower : float
+        J at f, and the certified bound.
+    """
+
+    def __init__(self, data: LossSide, target: TargetSet, f: Vector, tol: float, max_iter: int):
         self.data, self.target, self.tol, self.max_iter = data, target, tol, max_iter
         self.n_iter = 0
         constant, zero = data.values_without_target()
         self.scale = max(_FLOOR * constant, 1e-12 * zero, 1e-300)
-        self.lower = 0.0
-        self.objective = np.inf
-        self.Df = data.scores(f)
-        self.update_primal(f, self.Df)
-        g = data.pull_back(data.dual_point(self.u))
-        self.update_dual(self.u, data.dual_point(self.u), g, 0.0)
-        self.g = g
+        self.lower, self.objective, self.reach = 0.0, np.inf, 0.0
+        self.f, self.Df, self.point, self.g = f, f, Scored(None, f, np.inf, None), f
+        for _ in range(60):
+            self.update_primal(f, data.scores(f))
+            if np.isfinite(self.objective):
+                break
+            f = target.make_feasible(0.5 * f)  # scores so large that the loss overflows
+        else:
+            raise ValueError("the loss is not finite at any multiple of the start.")
+        self.g = self.update_dual(self.point)
 
-    def update_primal(self, f, Df):
-        """Offer a target; return its profiled scores and objective."""
-        u, b = self.data.profile(Df)
-        objective = self.data.value(u) + self.target.penalty(f)
+    def update_primal(self, f: Vector, Df: Vector) -> tuple[Scored, float]:
+        """Offer a target; return its scores with the best intercept, and its objective."""
+        point = self.data.profile(Df)
+        objective = point.value + self.target.penalty(f)
         if objective < self.objective:
-            self.f, self.Df, self.u, self.b, self.objective = f, Df, u, b, objective
-        return u, objective
+            self.f, self.Df, self.point, self.objective = f, Df, point, objective
+            norm = max(float(np.linalg.norm(f)), np.sqrt(len(f)))
+            if 2.0 * norm > self.reach:  # the certified region moves with f
+                self.reach, self.lower = _REACH * norm, 0.0
+        return point, objective
 
-    def update_dual(self, u, a, g, multiplier):
-        """Offer a dual point a = dual_point(u) with g = Dᵀa centred; a sums to 0 over samples."""
-        bound = self.target.conjugate(-g, multiplier, float(np.linalg.norm(self.f)))
-        if not self.target.bounded and self.target.smoothness == 0.0:
-            self.lower = 0.0  # the certified region moves with f
-        self.lower = max(self.lower, -self.data.conjugate(u, a) - bound)
+    def update_dual(self, point: Scored) -> Vector:
+        """Offer the dual point of some scores; return the gradient there."""
+        g, conjugate = self.data.gradient(point)
+        self.offer_dual(g, conjugate)
+        return g
+
+    def offer_dual(self, g: Vector, conjugate: float) -> None:
+        """Offer a dual point, known by Dᵀa and the loss's conjugate at a; a sums to 0 over samples."""
+        self.lower = max(self.lower, -conjugate - self.target.conjugate(-g, self.reach))
 
     @property
-    def gap(self):
+    def gap(self) -> float:
+        """Bound on (J − J*) / J."""
         return max(0.0, self.objective - self.lower) / max(self.objective, self.scale)
 
     @property
-    def done(self):
+    def done(self) -> bool:
+        """Whether the gap is small enough, or the iterations are used up."""
         return self.gap <= self.tol or self.n_iter >= self.max_iter
 
-    def result(self):
-        u, b = self.data.all_scores(self.f, self.Df, self.b)
+    def result(self) -> TargetFit:
+        """The best target with its certificate."""
+        u, b = self.data.finish(self.f, self.Df, self.point.b)
         gap = float(self.gap)
         return TargetFit(self.f, b, u, self.objective, self.n_iter, gap, bool(gap <= self.tol))
+
+
+def accelerated(record: Record, budget: int | None = None) -> None:
+    """Accelerated proximal gradient with backtracking and restarts, the intercept minimised out.
+
+    It needs no second derivatives, so that it works for every set. `budget` bounds its iterations.
+    """
+    if record.done or budget == 0:
+        return
+    data, target = record.data, record.target
+    f = f_old = record.f
+    Df = Df_old = record.Df
+    theta, step = 1.0, _first_step(record)
+    shortest = 1e-15 * step
+    last = record.max_iter if budget is None else record.n_iter + budget
+    while not record.done and record.n_iter < last:
+        record.n_iter += 1
+        theta_new = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * theta * theta))
+        momentum = (theta - 1.0) / theta_new
+        z, Dz = f + momentum * (f - f_old), Df + momentum * (Df - Df_old)
+        point = data.profile(Dz)
+        if not np.isfinite(point.value):  # the momentum led where the loss overflows
+            z, Dz, theta_new = f, Df, 1.0
+            point = data.profile(Dz)
+        g = record.update_dual(point)
+        while True:
+            new = target.prox(z - step * g, step)
+            D_new = data.scores(new)
+            new_point, _ = record.update_primal(new, D_new)
+            move = new - z
+            model = point.value + float(g @ move) + float(move @ move) / (2.0 * step)
+            if new_point.value <= model + 1e-12 * abs(model):
+                break
+            step *= 0.5
+            if step < shortest:
+                return
+        if float((z - new) @ (new - f)) > 0.0:
+            theta_new = 1.0
+        f_old, Df_old, f, Df, theta = f, Df, new, D_new, theta_new
+        step *= 1.02
+
+
+def _first_step(record: Record) -> float:
+    """Inverse curvature of the loss along the gradient, within reason; backtracking corrects it."""
+    norm = float(np.linalg.norm(record.g))
+    if norm == 0.0:
+        return 1.0
+    curvature = record.data.curvature_along(record.point, record.g) / norm**2
+    return 1.0 / max(curvature, FLATTEST * record.target.smoothness, 1e-3 * norm / record.reach)

@@ -4,16 +4,17 @@ With w fixed every sample scores D_i·f + b, where D_i = T_iᵀ w, and the step 
 
     J(f, b) = Σ_i s_i ℓ(y_i, D_i·f + b) + smoothness · Σ_j (f[j+1] − f[j])²,    f in the set.
 
-Two second-order methods share one certificate (:mod:`suquan.solvers._target_record`):
+The loss is known through :class:`suquan.solvers._target_data.LossSide`, the set through
+:class:`suquan.target_sets.TargetSet`. Two second-order methods share one certificate
+(:mod:`suquan.solvers._target_record`), for sets that know their faces:
 
 - at most K rows (:mod:`suquan.solvers._target_dual`): the dual has one variable per score. Newton's method on
-  the dual of a proximal-point step; its system only needs D summed over the blocks of equal quantiles. Also
-  with more rows, where there is no room for a K×K matrix;
+  the dual of a proximal-point step; its system only needs D summed over the blocks of equal quantiles;
 - more rows than K (:mod:`suquan.solvers._target_primal`): minimise a quadratic model with the K×K Hessian over
   the set, by accelerated proximal gradient and jumps to the minimiser on the present blocks.
 
-Proximal gradient with restarts on D itself (:mod:`suquan.solvers._target_accelerated`) finishes what either
-leaves unsolved.
+Proximal gradient with restarts on D itself finishes what either leaves unsolved, and solves for all other sets.
+Called by the rounds of :mod:`suquan.solvers.alternation`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suquan.losses import Loss
-from suquan.solvers._target_accelerated import accelerated as _accelerated
-from suquan.solvers._target_data import Data
+from suquan.solvers._target_data import LossSide, RowsInMemory
 from suquan.solvers._target_dual import dual_newton as _dual_newton
 from suquan.solvers._target_primal import primal_newton as _primal_newton
-from suquan.solvers._target_record import Record, TargetFit
-from suquan.solvers._target_rows import DenseRows, DistributedRows, Rows
-from suquan.solvers._target_set import Target, TargetSet, Vector
-from suquan.solvers._threads import LARGE_FACTOR, few_threads
+from suquan.solvers._target_record import Record, TargetFit, Vector
+from suquan.solvers._target_record import accelerated as _accelerated
+from suquan.solvers._threads import one_blas_thread
+from suquan.target_sets import TargetSet, find_target_set
 
 __all__ = ["TargetFit", "TargetSet", "solve_target"]
 
@@ -39,13 +39,13 @@ _HESSIAN_COST = 40  # K over the iterations that cost as much as a K×K Hessian
 
 
 def solve_target(
-    D: NDArray | Rows | DistributedRows,
+    D: NDArray | LossSide,
     loss: Loss,
     y: NDArray,
     s: Vector,
     f_start: Vector,
     *,
-    target_set: TargetSet,
+    target_set: str | TargetSet,
     smoothness: float = 0.0,
     fit_intercept: bool = True,
     tol: float = 1e-6,
@@ -62,20 +62,17 @@ def solve_target(
 
     Parameters
     ----------
-    D : ndarray of shape (n_rows, K), or (n_rows * n_outputs, K) for a softmax loss
-        Design, float32 or float64, or rows that are made when they are needed
-        (:class:`suquan.solvers._target_rows.StackedRows`), or rows that lie elsewhere with their labels and
-        weights, so that only sums over them are known
-        (:class:`suquan.solvers._target_rows.DistributedRows`); the scores of a softmax loss are
-        ``(D @ f).reshape(n_rows, n_outputs)``.
-    loss : Logistic, Squared or Softmax
+    D : ndarray of shape (n_rows * n_outputs, K), or LossSide
+        Design, float32 or float64, the scores of a row side by side; or rows that lie elsewhere with their
+        loss, labels and weights, so that only sums are known and the next three arguments are not used.
+    loss : Loss
     y : ndarray of shape (n_rows,)
         Encoded labels or values.
     s : ndarray of shape (n_rows,)
         Weights ≥ 0 that sum to 1.
     f_start : ndarray of shape (K,)
         Start. It is made feasible where it is not: centred, projected.
-    target_set : {"f0", "bnd", "spav", "joint"}
+    target_set : {"f0", "bnd", "spav", "joint"} or TargetSet
     smoothness : float, default=0.0
         Weight of the squared differences, ≥ 0, for every set.
     fit_intercept : bool, default=True
@@ -104,28 +101,23 @@ def solve_target(
     >>> fit.f.round(4), round(fit.b, 4)
     (array([-0.7071, -0.7071,  1.4142]), 1.0)
     """
-    target = Target(target_set, D.shape[1], float(smoothness))
-    data: Any
-    if isinstance(D, DistributedRows):
-        data = D.data(loss, fit_intercept)
-    else:
-        rows = DenseRows(D) if isinstance(D, np.ndarray) else D
-        data = Data(rows, loss, y, s, fit_intercept)
-    with few_threads(min(D.shape) ** 2, LARGE_FACTOR):
+    target = find_target_set(target_set).at(smoothness)
+    data: Any = RowsInMemory(D, loss, y, s, fit_intercept) if isinstance(D, np.ndarray) else D
+    # Line searches refuse what is not finite.
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         record = Record(data, target, target.make_feasible(f_start), tol, max_iter)
-        _minimise(data, target, record)
+        _minimise(data, record)
         return record.result()
 
 
-def _minimise(data: Any, target: Target, record: Record) -> None:
+def _minimise(data: Any, record: Record) -> None:
     """Have the methods bring the record to its tolerance, the fastest first."""
-    if not record.done:
+    if not record.done and record.target.face(record.f, record.f, 1.0) is not None:
         if data.solves_dual:
-            _dual_newton(data, target, record)
+            _dual_newton(data, record)
         else:
             # A Hessian costs about as much as K/20 products: well-conditioned problems end before it.
-            _accelerated(data, target, record, data.K // _HESSIAN_COST)
-            if data.forms_hessian:
-                _primal_newton(data, target, record)
-    if not record.done:
-        _accelerated(data, target, record)
+            _accelerated(record, data.K // _HESSIAN_COST)
+            if not record.done:
+                _primal_newton(data, record)
+    _accelerated(record)
