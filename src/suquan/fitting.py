@@ -108,6 +108,11 @@ class Settings:
             _check_integer("n_knots", self.n_knots, 2, n_features)
 
     @property
+    def start(self) -> Any:
+        """Where rounds start: the method's own start, or `init`."""
+        return self.init if self.method.start is None else self.method.start
+
+    @property
     def steps(self) -> Steps:
         """How rounds are done."""
         report = silent
@@ -303,18 +308,18 @@ def make_problem(
 
 def learns_start(settings: Settings) -> bool:
     """Whether the start is the mean or the median of the training samples."""
-    return isinstance(settings.init, str) and settings.init in LEARNED
+    return isinstance(settings.start, str) and settings.start in LEARNED
 
 
 def make_start(settings: Settings, X: Any, weights: np.ndarray, n_knots: int) -> np.ndarray:
     """Starting target on the knots: in the set of the method, of sum 0, mean square 1."""
     if learns_start(settings):
-        f = learn_target(X, settings.init, sample_weight=weights, missing=settings.missing)
+        f = learn_target(X, settings.start, sample_weight=weights, missing=settings.missing)
         return move_start(settings, f, n_knots)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            f = make_target_quantiles(settings.init, X.shape[1])
+            f = make_target_quantiles(settings.start, X.shape[1])
         except ValueError as error:
             raise ValueError(
                 f"init: {error} 'median' and 'mean' of the training samples will do too."

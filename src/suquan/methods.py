@@ -30,6 +30,8 @@ class Method:
         Whether differences of neighbouring quantiles are penalised.
     is_spectral : bool
         Whether the target is a singular vector of the difference of two classes.
+    start : str, distribution, callable or array-like, default=None
+        Where rounds start, in place of the parameter `init`.
     complexity : int
         Selection by "one_se" prefers smaller numbers.
     """
@@ -40,6 +42,7 @@ class Method:
     is_crossfit: bool = False
     is_smooth: bool = False
     is_spectral: bool = False
+    start: Any = None
     complexity: int = 7
 
     def rounds(self, max_rounds: int | None) -> int:

@@ -19,20 +19,12 @@ import numpy as np
 
 from suquan.losses import Loss
 from suquan.ranking import SampleOperator
-from suquan.solvers._fits import LinearFit
+from suquan.solvers.elastic_net import solve_elastic_net
+from suquan.solvers.linear import LinearFit, RidgeDesign
 from suquan.targets import knot_positions, read_at_grid
 
 # Up to this many entries designs are kept in float64; larger ones in float32, to save memory and time.
 FLOAT64_ENTRIES = 1 << 16
-
-
-@dataclass(frozen=True)
-class NormalizedSamples:
-    """Stand-in, until the w-step takes arrays only."""
-
-    operator: Any
-    f: Any
-    dtype: Any
 
 
 # Relative accuracy of the w-step, which is cheap; the f-step's is the user's.
@@ -243,8 +235,6 @@ class ElasticNetDesign:
 
     def solve(self, loss, y, s, alpha, *, tol, max_iter, start=None):
         """One fit."""
-        from suquan.solvers.elastic_net import solve_elastic_net
-
         return solve_elastic_net(
             self.A, loss, y, s, alpha, self.l1_ratio,
             fit_intercept=self.fit_intercept, tol=tol, max_iter=max_iter, start=start,
@@ -261,8 +251,6 @@ class ElasticNetDesign:
 
 def make_design(A: np.ndarray, l1_ratio: float, fit_intercept: bool) -> Design:
     """Normalised samples A of shape (n_samples, n_features), ready for w-steps with this penalty."""
-    from suquan.solvers.linear import RidgeDesign
-
     if l1_ratio > 0.0:
         return ElasticNetDesign(A, l1_ratio, fit_intercept)
     return RidgeDesign(A, fit_intercept=fit_intercept)

@@ -114,7 +114,7 @@ def _start(
         return make_start(settings, samples.X, weights, n_knots)
     f = learn(
         take_rows(X, samples.used),
-        settings.init,
+        settings.start,
         sample_weight=weights,
         missing=settings.missing,
         infinite="error",

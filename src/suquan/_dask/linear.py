@@ -2,8 +2,11 @@
 
 - n_samples ≤ n_features (and not too many): one pass gives the Gram matrix of the normalised samples; all fits
   on it are solved at once by the solver in memory, and one more pass gives their coefficients.
-- otherwise: Newton with conjugate gradients on (w, b), all fold models in lockstep. An evaluation of all of
-  them is one pass, a product with all their Hessians another.
+- otherwise: :class:`BlockSums` gives :mod:`suquan.solvers.ridge_features` its sums over samples. An
+evaluation of
+  all fold models is one pass, a product with all their Hessians another.
+
+:mod:`suquan._dask.problem` makes a :class:`BlockDesign` for every target.
 """
 
 from __future__ import annotations
@@ -16,21 +19,20 @@ from typing import Any
 import numpy as np
 
 from suquan._dask.blocks import Blocks, RankedBlock
-from suquan._kernels.outer import LANES
 from suquan.losses import Loss
-from suquan.solvers._algebra import cholesky, cholesky_solve
-from suquan.solvers._centred_products import CentredProducts
-from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, negligible, null_intercept, sum_to_zero
-from suquan.solvers._newton_batch import Batch, balance_classes, dots, wide
-from suquan.solvers._newton_cg import conjugate_gradients
-from suquan.solvers._products import column_products
+from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, ignores_shifts, negligible
+from suquan.solvers._products import CentredDesign, centring, column_products
+from suquan.solvers._products import column_moments as moments_of_columns
 from suquan.solvers.linear import RidgeDesign
+from suquan.solvers.newton import Point, Product, newton
+from suquan.solvers.ridge_features import Conditioning, DenseSums, FeatureProblem
 
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
 COVARIANCE_FEATURES = 4096  # largest covariance that preconditions: 134 MB; its diagonal beyond
-_CG_LIMIT = 60
-_FAR = 30.0  # means, in units of the spread, from which columns are centred before products
-_LOOSE = 1e-4  # accuracy of the fit to all samples that fold models start from
+_LOOSE_TOL = 1e-4  # accuracy of the fit to all samples that fold models start from
+# Products are padded to a multiple of so many vectors: the scores of a fit are then the same bits whichever
+# others run beside it, so that a block that lost its memory repeats them.
+_VECTORS = 16
 
 Arrays = list[np.ndarray]
 
@@ -77,15 +79,9 @@ class DesignRequest:
         out = np.empty(shape, self.dtype)
         return block.operator.apply(self.f, out=out)
 
-    def products(self, block: RankedBlock) -> CentredProducts:
-        """Products with the block's centred rows."""
-        A, means = self.rows(block), self.means
-        if self.explicit:
-            A, means = A - means, np.zeros_like(means)
-        products = CentredProducts.__new__(CentredProducts)
-        products.A, products.means = A, means
-        products.fit_intercept, products.offset = self.fit_intercept, self.means
-        return products
+    def design(self, block: RankedBlock) -> CentredDesign:
+        """The block's centred rows."""
+        return CentredDesign(self.rows(block), self.means, self.fit_intercept, self.explicit)
 
 
 @dataclass(frozen=True)
@@ -109,36 +105,35 @@ class Fits:
         models = None if self.models is None else self.models[which]
         return replace(self, models=models, totals=self.totals[which])
 
-    def batch(
+    def sums(self, block: RankedBlock, request: DesignRequest) -> DenseSums:
+        """Sums over the block's samples."""
+        train = 1.0 if self.models is None else block.trains[self.models]
+        S = np.atleast_2d(train * block.s / self.totals[:, None])
+        return DenseSums(request.design(block), self.loss, block.y, S)
+
+    def points(
         self, block: RankedBlock, request: DesignRequest, theta: np.ndarray, *, exact: bool = True
-    ) -> Batch:
-        """The block's samples as a batch of fits without penalty, at theta.
+    ) -> tuple[DenseSums, np.ndarray, list[Point]]:
+        """Sums over the block's samples, the numbers of the fits, and their points at theta.
 
         The scores are remembered in float32, which is enough for Hessians: unless they must be `exact`, those
         of the last pass at theta are taken.
         """
-        products = request.products(block)
-        train = 1.0 if self.models is None else block.trains[self.models]
-        S = train * block.s / self.totals[:, None]
-        scores = self._scores(block, request, products, theta, exact)
-        return Batch(products, self.loss, block.y, S, 0.0, theta, scores)
-
-    def _scores(self, block, request, products, theta, exact) -> np.ndarray:
+        sums, fits = self.sums(block, request), np.arange(len(theta))
         names = [-1] if self.models is None else self.models.tolist()
         tokens = [token_of(request.f, request.means, point) for point in theta]
         known = [block.memo.get(("scores", name), (None, None)) for name in names]
         found = [had == wanted for (had, _), wanted in zip(known, tokens, strict=True)]
         if not exact and all(found):
-            return np.stack([scores for _, scores in known]).astype(np.float64)
-        # Kernels take vectors in sixteens, and few of them otherwise: padded, the scores of a fit are the same
-        # bits whichever others run beside it, so that a block that lost its memory repeats them.
-        n_fits, pad = len(theta), -len(theta) % LANES if self.models is not None else 0
+            scores = np.stack([scores for _, scores in known]).astype(np.float64)
+            return sums, fits, sums.points(fits, theta, scores)
+        pad = -len(theta) % _VECTORS if self.models is not None else 0
         padded = np.concatenate([theta, np.zeros((pad, *theta.shape[1:]))])
-        scores = wide(products.scores, padded)[:n_fits]
+        scores = sums.scores(padded)[: len(theta)]
         rounded = scores.astype(np.float32)
         for name, token, of_fit in zip(names, tokens, rounded, strict=True):
             block.memo["scores", name] = token, of_fit
-        return scores if exact else rounded.astype(np.float64)
+        return sums, fits, sums.points(fits, theta, scores if exact else rounded.astype(np.float64))
 
 
 # -- what blocks compute ------------------------------------------------------------------------------
@@ -146,41 +141,65 @@ class Fits:
 
 def column_moments(block: RankedBlock, request: DesignRequest) -> Arrays:
     """Sums and sums of squares of the columns."""
-    A = request.rows(block)
-    squares = np.einsum("ij,ij->j", A, A, dtype=np.float64)
-    return [column_products(A, np.ones((1, len(A))))[0], squares]
+    return list(moments_of_columns(request.rows(block)))
+
+
+def squares(
+    block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray, damping: float
+) -> Arrays:
+    """Parts of the second moments of the columns, weighted with the curvature of each output of one fit."""
+    total: Arrays = []
+    for part in block.cut():  # what is copied to float64 stays small
+        sums, _, (point,) = fits.points(part, request, theta, exact=False)
+        of_part = sums.squares(0, point._replace(damping=damping))
+        total = [a + b for a, b in zip(total, of_part, strict=True)] if total else of_part
+    return total
 
 
 def covariance(block: RankedBlock, request: DesignRequest, n_samples: int) -> Arrays:
-    """Part of the covariance of the columns, bordered by the intercept."""
+    """Part of the second moments of the columns, bordered by those of the intercept."""
     total = np.zeros((block.operator.n_features + 1,) * 2)
-    for part in block.cut():  # what is copied to float64 stays small
-        total += request.products(part).covariance(np.full(len(part.y), 1.0 / n_samples))
+    for part in block.cut():
+        total += request.design(part).squares(np.full(len(part.y), 1.0 / n_samples))
     return [total]
 
 
 def evaluate(block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray) -> Arrays:
     """Losses, their gradients, and mean curvatures of the scores."""
-    batch = fits.batch(block, request, theta)
-    gradient, curvature = batch.derivatives()
-    return [batch.objective, gradient, batch.diagonal_curvature(curvature).sum(axis=-1)]
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # where a loss overflows the step is not taken
+        sums, which, points = fits.points(block, request, theta)
+        values = np.array([point.objective for point in points])
+        return [values, sums.gradients(which, points), sums.curvatures(which, points)]
 
 
 def hessian_products(
-    block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray, V: np.ndarray
+    block: RankedBlock,
+    request: DesignRequest,
+    fits: Fits,
+    theta: np.ndarray,
+    damping: np.ndarray,
+    V: np.ndarray,
 ) -> Arrays:
     """Products of the losses' Hessians with V."""
-    batch = fits.batch(block, request, theta, exact=False)
-    return [batch.hessian_product(V, batch.curvature())]
+    sums, which, points = fits.points(block, request, theta, exact=False)
+    damped = [p._replace(damping=d) for p, d in zip(points, damping.tolist(), strict=True)]
+    return [sums.hessian(which, damped)(V)]
 
 
 def held_out_losses(
     block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray
 ) -> Arrays:
     """Weighted losses of the samples that the fold models have not seen."""
-    batch = fits.batch(block, request, theta)
-    losses = np.stack(list(batch.losses()))
-    return [np.sum(losses * block.s * block.tests)]
+    _, _, points = fits.points(block, request, theta)
+    weights = block.s * block.tests
+    losses = [
+        fits.loss.value(block.y[s > 0.0], point.u.reshape(len(s), -1)[s > 0.0].ravel(), s[s > 0.0])
+        for point, s in zip(points, weights, strict=True)
+        if np.any(s > 0.0)
+    ]
+    return [np.array(sum(losses))]
 
 
 def gram_part(block: RankedBlock, other: RankedBlock, request: DesignRequest) -> np.ndarray:
@@ -240,13 +259,13 @@ class BlockDesign(RidgeDesign):
         self.request = DesignRequest(f, dtype, fit_intercept, keep, np.zeros(p))
         self._gram = self._gram_design() if n <= min(p, GRAM_SAMPLES) else None
         self._all: LinearFit | None = None
-        self._covariance: np.ndarray | None = None
         if self._gram is None:
+            if loss.couples_samples:
+                raise ValueError(
+                    f"loss={loss.name!r} couples samples, and needs all of them at once: fit it in memory."
+                )
             self._centre()
-            self.budget = max(
-                4, p // 24
-            )  # as in memory: products that cost as much as a covariance
-            self.unconditioned_left = self.budget if p > 256 else 0
+            self.conditioning = Conditioning(p)
 
     @property
     def is_gram(self) -> bool:
@@ -271,7 +290,7 @@ class BlockDesign(RidgeDesign):
         if self._gram is not None:
             fits = self._gram.solve_many(self.loss, self.y, S(), alpha, tol=tol, max_iter=max_iter)
             return self._with_coefficients(fits)
-        (self._all,) = self._newton(None, alpha, max(tol, _LOOSE), max_iter, None)
+        (self._all,) = self._newton(None, alpha, max(tol, _LOOSE_TOL), max_iter, None)
         return self._newton(np.arange(len(self.totals)), alpha, tol, max_iter, self._all)
 
     def held_out_loss(self, models: list[LinearFit]) -> float:
@@ -297,26 +316,11 @@ class BlockDesign(RidgeDesign):
 
     def _centre(self) -> None:
         """Means and spreads of the columns, in one pass."""
-        n = self.blocks.n_samples
         sums, squares = self.blocks.sum(column_moments, self.request)
-        means = sums / n
-        self.spread = np.maximum(squares / n - means**2, 0.0)
-        if not self.fit_intercept:
-            self.spread = squares / n
-            return
-        explicit = bool(np.any(np.abs(means) > _FAR * np.sqrt(self.spread) + 1e-30))
+        means, self.spread, explicit = centring(
+            sums, squares, self.blocks.n_samples, self.fit_intercept
+        )
         self.request = replace(self.request, means=means, explicit=explicit)
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """Covariance of the design, bordered by the intercept; one pass when first asked for."""
-        if self._covariance is None:
-            (self._covariance,) = self.blocks.sum(
-                covariance, self.request, self.blocks.n_samples, whole=True
-            )
-            if not self.fit_intercept:
-                self._covariance[-1, -1] = 1.0
-        return self._covariance
 
     def _theta(self, fit: LinearFit) -> np.ndarray:
         """Coefficients and intercept on the centred design."""
@@ -325,139 +329,81 @@ class BlockDesign(RidgeDesign):
 
     def _newton(self, models, alpha, tol, max_iter, start) -> list[LinearFit]:
         totals = np.ones(1) if models is None else self.totals
-        fits = Fits(self.loss, models, totals)
+        balanced = ignores_shifts(self.loss, self.y, self.s)
+        sums = BlockSums(self, Fits(self.loss, models, totals))
+        problem = FeatureProblem(sums, self.conditioning, self.loss, alpha, balanced)
         theta = np.zeros((len(totals), self.loss.n_outputs, self.blocks.n_features + 1))
         if start is not None:
-            theta[:] = balance_classes(self.loss, self._theta(start)[None])
+            theta[:] = self._theta(start)
+            if balanced:
+                theta -= theta.mean(axis=1, keepdims=True)
         elif self.fit_intercept:
-            theta[:, :, -1] = null_intercept(self.loss, self.y, self.s)
-        newton = _Newton(self, fits, alpha, theta)
-        newton.run(tol, max_iter)
-        return [self._finished(newton, k, tol) for k in range(len(totals))]
-
-    def _finished(self, newton: _Newton, k: int, tol: float) -> LinearFit:
-        w, b = newton.theta[k, :, :-1].copy(), newton.theta[k, :, -1].copy()
-        if self.fit_intercept:
-            b = sum_to_zero(b - w @ self.request.means)
-        criterion = float(newton.criterion[k])
-        return LinearFit(
-            w, b, np.empty(0), float(newton.objective[k]), int(newton.n_iter[k]),
-            criterion, criterion <= tol,
-        )  # fmt: skip
-
-
-class _Newton:
-    """Newton with conjugate gradients for several fits in lockstep; see :mod:`suquan.solvers._newton_cg`."""
-
-    def __init__(self, design: BlockDesign, fits: Fits, alpha: float, theta: np.ndarray) -> None:
-        self.design, self.fits, self.alpha, self.theta = design, fits, alpha, theta
-        n_fits = len(theta)
-        self.running = np.arange(n_fits)
-        self.criterion, self.n_iter = np.full(n_fits, np.inf), np.zeros(n_fits, dtype=int)
-        self.objective, self.gradient, self.curvature = self._evaluate(self.running, theta)
-        self.floor = negligible(design.loss, design.y, design.s)
-        conditioned = design.unconditioned_left <= 0
-        self.strength = int(conditioned and design.blocks.n_features <= COVARIANCE_FEATURES)
-        self._factor: Any = None
-
-    def run(self, tol: float, max_iter: int) -> None:
-        """Iterate until every fit's criterion is at most `tol`."""
-        for _ in range(max_iter):
-            gradient = self.gradient[self.running]
-            self._prepare()
-            limit = _CG_LIMIT if self.strength else max(4, self.design.unconditioned_left)
-            step, n_products, _, accurate = conjugate_gradients(
-                self._product,
-                self._precondition,
-                gradient,
-                self._forcing(gradient, tol),
-                2.0 * tol * self._scale(),
-                max(limit, self.design.budget),
+            theta[:, :, -1] = self.loss.best_constant(self.y, self.s)
+        points = problem.evaluate(np.arange(len(totals)), theta)
+        floor = negligible(self.loss, self.y, self.s)
+        fits = []
+        for point, n_iter, criterion in newton(problem, points, floor, tol, max_iter):
+            w, b = point.theta[:, :-1].copy(), point.theta[:, -1].copy()
+            if self.fit_intercept:
+                b -= w @ self.request.means
+                b -= b.mean() if balanced else 0.0
+            fits.append(
+                LinearFit(w, b, np.empty(0), point.objective, n_iter, criterion, criterion <= tol)
             )
-            self._move(gradient, step, tol, accurate)
-            if not len(self.running):
-                break
-            self._adapt(n_products)
+        return fits
 
-    def _evaluate(self, which, theta) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        design = self.design
-        value, gradient, curvature = design.blocks.sum(
-            evaluate, design.request, self.fits.take(which), theta
-        )
-        w = theta[..., :-1]
-        gradient[..., :-1] += 2.0 * self.alpha * w
-        return value + self.alpha * np.einsum("fkj,fkj->f", w, w), gradient, curvature
 
-    def _product(self, V: np.ndarray) -> np.ndarray:
-        design = self.design
-        (product,) = design.blocks.sum(
-            hessian_products,
-            design.request,
-            self.fits.take(self.running),
-            self.theta[self.running],
-            V,
-        )
-        product[..., :-1] += 2.0 * self.alpha * V[..., :-1]
-        if not design.fit_intercept:
-            product[..., -1] = V[..., -1]
-        return product
+class BlockSums:
+    """Sums over the samples of all blocks, as :class:`suquan.solvers.ridge_features.SampleSums` asks them."""
 
-    def _prepare(self) -> None:
-        tiny = np.finfo(float).tiny
-        mean_curvature = max(self.curvature[self.running].mean(), tiny)
-        if self.strength == 0:
-            self._scales = np.append(
-                mean_curvature * self.design.spread + 2.0 * self.alpha, mean_curvature
-            )
-        elif self._factor is None:
-            H = mean_curvature * self.design.covariance
-            p = len(H) - 1
-            H.flat[: p * (p + 1) : p + 2] += 2.0 * self.alpha
-            self._factor = cholesky(H)
+    largest_square = float(COVARIANCE_FEATURES)
 
-    def _precondition(self, R: np.ndarray) -> np.ndarray:
-        if self.strength == 0:
-            out = R / self._scales
-        else:
-            columns = R.reshape(-1, R.shape[-1]).T
-            out = cholesky_solve(self._factor, columns).T.reshape(R.shape)
-        return balance_classes(self.design.loss, out)
+    def __init__(self, design: BlockDesign, fits: Fits) -> None:
+        self.design, self.fits, self.spread = design, fits, design.spread
 
-    def _adapt(self, n_products: int) -> None:
-        """Precondition with the covariance once its diagonal has cost as many products as that does."""
-        design = self.design
-        design.unconditioned_left -= n_products
-        if design.unconditioned_left <= 0 and design.blocks.n_features <= COVARIANCE_FEATURES:
-            self.strength = 1
+    def evaluate(self, fits: np.ndarray, theta: np.ndarray) -> list[Point]:
+        """Losses at theta with their gradients, in one pass."""
+        sums = self._sum(evaluate, self.fits.take(fits), theta)
+        return [
+            Point(at, float(value), None, gradient, float(curvature))
+            for at, value, gradient, curvature in zip(theta, *sums, strict=True)
+        ]
 
-    def _scale(self) -> np.ndarray:
-        return np.maximum(self.objective, self.floor)[self.running]
+    def gradients(self, fits: np.ndarray, points: list[Point]) -> np.ndarray:
+        """Gradients of the losses, known from their evaluation."""
+        return np.stack([point.gradient for point in points])
 
-    def _forcing(self, gradient: np.ndarray, tol: float) -> np.ndarray:
-        gap = 0.5 * dots(gradient, self._precondition(gradient)) / self._scale()
-        wanted = np.sqrt(0.1 * tol / np.maximum(gap, tol))
-        return np.clip(wanted, np.where(gap > 1e-3, 0.1, 0.01), 0.5)
+    def hessian(self, fits: np.ndarray, points: list[Point]) -> Product:
+        """Products with the Hessians of the losses, one pass each."""
+        theta, damping = _stacked(points)
+        return lambda V: self._sum(hessian_products, self.fits.take(fits), theta, damping, V)[0]
 
-    def _move(self, gradient, step, tol, accurate) -> None:
-        """Backtrack along the steps, one pass per length, and retire the fits that are done."""
-        running = self.running
-        done = accurate | (self.criterion[running] <= tol)
-        slope = dots(gradient, step)
-        self.criterion[running] = np.maximum(-0.5 * slope, 0.0) / self._scale()
-        self.n_iter[running] += 1
-        pending, t = np.arange(len(running)), 1.0
-        for _ in range(40):
-            which = running[pending]
-            theta = self.theta[which] + t * step[pending]
-            objective, gradient, curvature = self._evaluate(which, theta)
-            good = objective <= self.objective[which] + 1e-4 * t * slope[pending]
-            moved = which[good]
-            self.theta[moved], self.objective[moved] = theta[good], objective[good]
-            self.gradient[moved], self.curvature[moved] = gradient[good], curvature[good]
-            pending, t = pending[~good], 0.5 * t
-            # A step that lowers nothing where the gap is rounding is one: no pass is spent on shorter ones.
-            rounding = np.abs(slope[pending]) <= 1e-14 * np.abs(self.objective[running[pending]])
-            if not len(pending) or np.all(rounding):
-                break
-        stuck = np.isin(running, running[pending])
-        self.running = running[((self.criterion[running] > tol) | ~done) & ~stuck]
+    def curvatures(self, fits: np.ndarray, points: list[Point]) -> np.ndarray:
+        """Mean curvatures of the scores, known from their evaluation."""
+        return np.array([point.curvature for point in points])
+
+    def covariance(self) -> np.ndarray:
+        """Second moments of the columns, in one pass."""
+        n_samples = self.design.blocks.n_samples
+        return self._unit_corner(self._sum(covariance, n_samples, whole=True))[0]
+
+    def squares(self, fit: int, point: Point) -> Arrays:
+        """Second moments weighted with the curvature of each output of a fit, in one pass."""
+        fits = self.fits.take(np.array([fit]))
+        parts = self._sum(squares, fits, point.theta[None], point.damping, whole=True)
+        return self._unit_corner(parts)
+
+    def _unit_corner(self, matrices: Arrays) -> Arrays:
+        """Without an intercept every block has a 1 at the end of the diagonal."""
+        for H in matrices if not self.design.fit_intercept else []:
+            H[-1, -1] = 1.0
+        return matrices
+
+    def _sum(self, function: Any, *arguments: Any, whole: bool = False) -> Arrays:
+        return self.design.blocks.sum(function, self.design.request, *arguments, whole=whole)
+
+
+def _stacked(points: list[Point]) -> tuple[np.ndarray, np.ndarray]:
+    """Parameters and damping of several fits."""
+    theta = np.stack([point.theta for point in points])
+    return theta, np.array([point.damping for point in points])

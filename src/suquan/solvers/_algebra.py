@@ -1,4 +1,4 @@
-"""Linear algebra that the solvers share: Cholesky factors and symmetric matrices known by one triangle."""
+"""Cholesky factors that the solvers share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from scipy.linalg import LinAlgError, blas, lapack
 Array = NDArray[Any]
 # An array, or None where the fit or design has none; callers that know which need not narrow it.
 MaybeArray = Any
-
-# Rows of a square matrix that are worked on at a time where a copy of it would take too much memory.
 _PANEL = 256
 
 
@@ -23,30 +21,40 @@ def as_floats(A: Array) -> Array:
     return A if A.dtype in (np.float32, np.float64) else A.astype(np.float64)
 
 
-def cholesky(H: Array, *, overwrite: bool = False) -> Array:
+def cholesky(H: Array) -> Array:
     """Lower factor of the symmetric H, with as little added to the diagonal as makes it definite.
 
-    With `overwrite` it takes the place of H, which must be C-contiguous.
+    H is C-contiguous, float32 or float64, and is overwritten.
     """
+    potrf = lapack.spotrf if H.dtype == np.float32 else lapack.dpotrf
     diagonal = np.diagonal(H).copy()
-    # H.T is Fortran-ordered: no copy to reorder. The half above the diagonal is left as it is.
-    factor, info = lapack.dpotrf(H.T, lower=1, clean=0, overwrite_a=overwrite)
-    jitter = 1e-14 * max(float(diagonal.sum()) / len(H), np.finfo(float).tiny)
+    jitter = 45.0 * float(np.finfo(H.dtype).eps) * max(float(diagonal.mean()), 1e-300)
+    # H.T is Fortran-ordered: no copy. What lies above the diagonal of H.T stays, for another try.
+    factor, info = potrf(H.T, lower=1, clean=0, overwrite_a=1)
     while info > 0 and np.isfinite(jitter):
-        shifted = np.triu(factor, 1)
-        shifted += shifted.T
-        np.fill_diagonal(shifted, diagonal + jitter)
-        factor, info = lapack.dpotrf(shifted.T, lower=1, clean=0)
+        again = np.triu(factor, 1)
+        again += again.T
+        np.fill_diagonal(again, diagonal + jitter)
+        factor, info = potrf(again.T, lower=1, clean=0, overwrite_a=1)
         jitter *= 100.0
     return factor
 
 
 def cholesky_solve(factor: Array, columns: Array) -> Array:
-    """H⁻¹ columns, from :func:`cholesky` or :func:`factor_scaled` of H, in the type of the factor."""
+    """H⁻¹ columns, from :func:`cholesky` of H, in the type of the factor."""
     potrs = lapack.spotrs if factor.dtype == np.float32 else lapack.dpotrs
     return potrs(factor, columns, lower=1)[0]
 
 
+def cholesky_inverse(factor: Array) -> Array:
+    """H⁻¹, from :func:`cholesky` of H in float64."""
+    inverse = lapack.dpotri(factor, lower=1)[0]
+    inverse = np.tril(inverse)
+    inverse += np.tril(inverse, -1).T
+    return inverse
+
+
+# -- functions that the f-step still imports -----------------------------------------------------------
 def lower_product(M: Array, X: Array) -> Array:
     """M x for the symmetric M, given by its lower triangle, and for every row x of X."""
     # The transposes are in the order of BLAS: no copies.

@@ -1,19 +1,16 @@
-"""What the w-step's solvers return and agree on: the fit, its first intercept, when it counts as perfect."""
+"""What the w-step's solvers return and agree on: the fit, weights of folds, curvature, perfect fits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from suquan.losses import Logistic, Loss, Softmax, Squared
+from suquan.losses import Curvature, DiagonalCurvature, Loss
 from suquan.solvers._algebra import Array, MaybeArray
 
 TOL = 1e-8
 MAX_ITER = 200
-# Log-odds given to a class that is absent: its loss is 1e-22, and the exponentials stay finite.
-_RAREST = 1e-22
 # An objective below this fraction of the loss at zero scores counts as zero.
 _NEGLIGIBLE = 1e-12
 
@@ -27,7 +24,7 @@ class LinearFit:
     w : ndarray of shape (n_outputs, n_features) or None
         Coefficients; None where the design is known by its Gram matrix alone.
     b : ndarray of shape (n_outputs,)
-        Intercepts; they sum to 0 for the softmax loss.
+        Intercepts; they sum to 0 where the loss ignores a common shift of all outputs.
     u : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         Scores of all rows, those of weight 0 included.
     objective : float
@@ -35,8 +32,7 @@ class LinearFit:
     n_iter : int
         Newton iterations.
     criterion : float
-        Estimate of J/J* − 1 before the last step (l1_ratio = 0), or the scaled violation of the
-        optimality conditions (l1_ratio > 0).
+        Estimate of J/J* − 1 before the last step.
     converged : bool
         Whether ``criterion`` came below ``tol``.
     dual : ndarray of shape (n_outputs, n_samples) or None
@@ -56,62 +52,69 @@ class LinearFit:
     design: object = field(default=None, repr=False, compare=False)
 
 
-class FoldWeights:
-    """Weights of fits that each leave some samples out: s on those that a fit keeps, over their sum there.
+class FoldWeights(np.ndarray):
+    """Weights of fits that each leave some samples out: s on the samples kept, over their sum there.
 
-    Takes no memory beyond that of s and of the lists or masks of samples that are kept. ``weights[k]`` is an
-    array of shape (n_samples,), ``np.asarray(weights)`` has shape (n_fits, n_samples).
+    Parameters
+    ----------
+    s : ndarray of shape (n_samples,)
+    kept : list of ndarray
+        Numbers of the samples that each fit keeps, or their mask.
+
+    Returns
+    -------
+    ndarray of shape (n_fits, n_samples)
     """
 
-    def __init__(self, s: Array, kept: list[Array]):
-        self.s, self.kept = s, kept
-        self.totals = [s[samples].sum() for samples in kept]
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-    def __getitem__(self, k: int) -> Array:
-        kept = self.kept[k]
-        if kept.dtype == bool:
-            weights = self.s * kept
-        else:
-            weights = np.zeros(len(self.s))
-            weights[kept] = self.s[kept]
-        weights /= self.totals[k]
-        return weights
-
-    def __iter__(self) -> Iterator[Array]:
-        return (self[k] for k in range(len(self)))
-
-    def __array__(self, dtype=None, copy=None) -> Array:
-        return np.stack(list(self)).astype(dtype or np.float64, copy=False)
-
-    def mean(self) -> Array:
-        """Mean weight of each sample."""
-        total = np.zeros(len(self.s))
-        for weights in self:
-            total += weights
-        return total / len(self)
+    def __new__(cls, s: Array, kept: list[Array]) -> FoldWeights:
+        """One row per fit."""
+        S: Array = np.zeros((len(kept), len(s)))
+        for row, samples in zip(S, kept, strict=True):
+            row[samples] = s[samples] / s[samples].sum()
+        return S.view(cls)
 
 
 def null_intercept(loss: Loss, y: Array, s: Array) -> Array:
-    """Best intercept of the model without features, shape (n_outputs,)."""
-    if isinstance(loss, Squared):
-        return np.array([s @ y])
-    if isinstance(loss, Logistic):
-        positive, negative = np.log(np.maximum([s @ (y > 0), s @ (y <= 0)], _RAREST))
-        return np.array([positive - negative])
-    frequency = np.bincount(y, weights=s, minlength=loss.n_outputs)
-    b = np.log(np.maximum(frequency, _RAREST))
-    return b - b.mean()
+    """Best intercept of the model without features, of shape (n_outputs,)."""
+    return loss.best_constant(y, s)
+
+
+def normalised(S: Array) -> Array:
+    """Weights of sum 1 in each row."""
+    S = np.array(S, dtype=np.float64, subok=False)
+    S /= S.sum(axis=-1, keepdims=True)
+    return S
 
 
 def negligible(loss: Loss, y: Array, s: Array) -> float:
     """Objective under which a fit counts as perfect."""
-    zeros = np.zeros((len(y), loss.n_outputs)) if isinstance(loss, Softmax) else np.zeros(len(y))
-    return max(_NEGLIGIBLE * float(s @ loss.value(y, zeros)), np.finfo(float).tiny)
+    at_zero = loss.value(y, np.zeros(len(y) * loss.n_outputs), s)
+    return max(_NEGLIGIBLE * at_zero, np.finfo(float).tiny)
 
 
-def sum_to_zero(b: Array) -> Array:
-    """Centre the intercepts of a softmax; a single one is identified and stays."""
-    return b if len(b) == 1 else b - b.mean()
+def ignores_shifts(loss: Loss, y: Array, s: Array) -> bool:
+    """Whether a common shift of all outputs leaves the loss as it is, so that they may sum to 0."""
+    if loss.n_outputs == 1:
+        return False
+    u = np.zeros(len(y) * loss.n_outputs)
+    before, after = loss.value(y, u, s), loss.value(y, u + 1.0, s)
+    return abs(after - before) <= 1e-12 * (abs(before) + 1.0)
+
+
+def of_samples(u: Array, loss: Loss) -> Array:
+    """Scores side by side as a fit has them: of shape (n_samples,) or (n_samples, n_outputs)."""
+    return u if loss.n_outputs == 1 else u.reshape(-1, loss.n_outputs)
+
+
+def damped_curvature(loss: Loss, y: Array, u: Array, s: Array, damping: float) -> Curvature:
+    """Hessian of the weighted loss in its scores u, at least `damping` times the curvature of the secant.
+
+    The secant from the scores of smallest loss bounds a convex loss that is flat or linear there: the Huber
+    loss has no curvature at large residuals, where Newton's step would have no end.
+    """
+    hessian = loss.hessian(y, u, s)
+    if loss.is_quadratic or loss.couples_samples or loss.n_outputs > 1:
+        return hessian
+    away = u - loss.scores_of_dual(y, np.zeros_like(u), s)
+    secant = np.divide(loss.gradient(y, u, s), away, out=np.zeros_like(u), where=away != 0.0)
+    return DiagonalCurvature(np.maximum(hessian.diagonal(), damping * secant))

@@ -1,169 +1,175 @@
-"""Products of a design with a few vectors, shared by threads."""
+"""Products of a design with a few vectors, by BLAS over blocks that threads share.
+
+The w-step and the f-step call :func:`row_products` and :func:`column_products`; :class:`CentredDesign` serves
+Newton's method in the features' dimensions. Blocks depend on the shape alone, so that the numbers are the
+same at any number of threads. A float32 design is made float64 block by block where products must be
+accurate.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from suquan._blocks import on_threads
-from suquan._kernels import products
 from suquan.solvers._algebra import Array
-from suquan.solvers._threads import n_threads, share
+from suquan.solvers._threads import n_threads
 
-# Parts of the rows that BLAS multiplies, or whose sums are added up: cut in the same way at any number of
-# threads, so that the numbers are the same.
-_N_PARTS = 4
-
-
-def row_products(A: Array, V: Array) -> Array:
-    """V Aᵀ accumulated in float64, shape (len(V), n_samples)."""
-    if A.dtype == np.float64:
-        return V @ A.T
-    out = np.empty((len(V), len(A)))
-    if len(V) > products.FEW:
-        for group, W in _groups(V, np.float64):
-            _write_rows(products.write_row_products_in_lanes, A, W, out[group])
-    else:
-        _write_rows(products.write_row_products, A, np.ascontiguousarray(V), out)
-    return out
+# Entries of the design in a block: 2 MB in float64, so that a block and its copy stay in a processor's cache.
+_BLOCK_ENTRIES = 1 << 18
+# Means, in units of a column's spread, from which the columns are centred before products and not after.
+_LARGE_OFFSET = 30.0
 
 
-def _write_rows(kernel: Callable[..., None], A: Array, V: Array, out: Array) -> None:
-    """Share the rows of A out to threads."""
-    work = A.size * len(out)
-    parts = _parts(len(A), n_threads(work))
-    share(lambda rows: kernel(A, V, rows.start, rows.stop, out), parts, work)
-
-
-def _groups(V: Array, dtype: Any) -> Iterator[tuple[slice, Array]]:
-    """Rows of V in sixteens, and each of these in columns, in the type that kernels take."""
-    for first in range(0, len(V), products.LANES):
-        group = slice(first, first + products.LANES)
-        yield group, _in_lanes(V[group], dtype)
-
-
-def column_products(A: Array, R: Array) -> Array:
-    """R A accumulated in float64, shape (len(R), n_features)."""
-    if A.dtype == np.float64:
-        return R @ A
-    out = np.zeros((len(R), A.shape[1]))
-    add_column_products(A, R, out)
-    return out
-
-
-def add_column_products(A: Array, R: Array, out: Array) -> None:
-    """Add R A, accumulated in float64, to `out`."""
-    if A.dtype == np.float64:
-        out += R @ A
-        return
-
-    def add(columns: slice) -> None:
-        products.add_column_products(A, R, columns.start, columns.stop, out)
-
-    share(add, _parts(A.shape[1], n_threads(A.size * len(R))), A.size * len(R))
-
-
-def hessian_products(A: Array, V: Array, shift: Array, C: Array) -> tuple[Array, Array]:
-    """Aᵀ diag(c) (A v + shift) for every row v of V and c of C, and the sums of diag(c) (A v + shift).
-
-    Computed in the type of A; parts are cut and added in the same way at any number of threads.
-    """
-    if len(V) <= products.FEW:
-        return _add_parts(_few_hessian_products(A, V, shift, C), A, len(V))
-    groups = [
-        _add_parts(_many_hessian_products(A, W, shift[group], C[group]), A, len(C[group]))
-        for group, W in _groups(V, A.dtype)
-    ]
-    return np.concatenate([out for out, _ in groups]), np.concatenate([sums for _, sums in groups])
-
-
-def _add_parts(
-    part: Callable[[slice], tuple[Array, Array]], A: Array, n_vectors: int
-) -> tuple[Array, Array]:
-    """Sums of both results over parts of the rows of A."""
-    out, sums = np.zeros((n_vectors, A.shape[1])), np.zeros(n_vectors)
-    rows = _parts(len(A), _N_PARTS)
-    for products_of_part, sums_of_part in on_threads(part, rows, n_threads(A.size * n_vectors)):
-        out += products_of_part
-        sums += sums_of_part
-    return out, sums
-
-
-def _few_hessian_products(A: Array, V: Array, shift: Array, C: Array) -> Callable:
-    """Function of a part of the rows that gives its :func:`hessian_products`, by BLAS."""
-    V, shift = V.astype(A.dtype), shift.astype(A.dtype)
-
-    def part(rows: slice) -> tuple[Array, Array]:
-        factors = A[rows] @ V.T
-        factors += shift
-        factors *= C[:, rows].T
-        return factors.T @ A[rows], factors.sum(axis=0, dtype=np.float64)
-
-    return part
-
-
-def _many_hessian_products(A: Array, W: Array, shift: Array, C: Array) -> Callable:
-    """The same for up to sixteen vectors, the columns of W."""
-    n_vectors, n_features = len(C), A.shape[1]
-    lanes = _in_lanes(shift[:, None], A.dtype)[0]
-    n_padded = -(-n_features // products.DEPTH) * products.DEPTH
-
-    def part(rows: slice) -> tuple[Array, Array]:
-        out, sums = np.zeros((n_padded, products.LANES), A.dtype), np.zeros_like(lanes)
-        products.add_hessian_products(A, W, lanes, C, rows.start, rows.stop, out, sums)
-        return out[:n_features, :n_vectors].T, sums[:n_vectors]
-
-    return part
-
-
-def _in_lanes(V: Array, dtype: Any) -> Array:
-    """The rows of V as columns, in the type and number that kernels take."""
-    lanes = np.zeros((V.shape[1], products.LANES), dtype)
-    lanes[:, : len(V)] = V.T
-    return lanes
-
-
-def _parts(size: int, n_parts: int) -> list[slice]:
-    """About equal slices that begin at multiples of what the kernels take at a time."""
-    step = max(-(-size // n_parts), 1)
-    step = -(-step // products.N_ROWS) * products.N_ROWS
+def slices(size: int, other_side: int) -> list[slice]:
+    """Consecutive slices of one side of a matrix, each of about 2¹⁸ of its entries."""
+    step = max(1, _BLOCK_ENTRIES // max(other_side, 1))
     return [slice(start, min(start + step, size)) for start in range(0, size, step)]
 
 
-def fast_row_products(A: Array, V: Array) -> Array:
-    """V Aᵀ in the type of A, shape (len(V), n_samples)."""
-    V = _padded(V, A.dtype)
-    out = np.empty((len(A), len(V)), A.dtype)
+def row_products(A: Array, V: Array, dtype: Any = np.float64) -> Array:
+    """V Aᵀ computed in `dtype`, of shape (n_vectors, n_samples).
+
+    Parameters
+    ----------
+    A : ndarray of shape (n_samples, n_features)
+    V : ndarray of shape (n_vectors, n_features)
+    dtype : type, default=np.float64
+    """
+    columns = np.ascontiguousarray(V.T, dtype=dtype)
+    out = np.empty((len(A), len(V)), dtype)
 
     def write(rows: slice) -> None:
-        np.matmul(A[rows], V.T, out=out[rows])
+        np.matmul(A[rows].astype(dtype, copy=False), columns, out=out[rows])
 
-    share(write, _parts(len(A), _N_PARTS), A.size * len(V))
+    for _ in on_threads(write, slices(*A.shape), n_threads(A.size * len(V))):
+        pass
     return out.T
 
 
-def fast_column_products(A: Array, R: Array) -> Array:
-    """R A in the type of A, shape (len(R), n_features)."""
-    R = _padded(R, A.dtype)
-    out = np.zeros((len(R), A.shape[1]), A.dtype)
-    parts = _parts(len(A), _N_PARTS)
-    for product in on_threads(lambda rows: R[:, rows] @ A[rows], parts, n_threads(A.size * len(R))):
+def column_products(A: Array, R: Array, dtype: Any = np.float64) -> Array:
+    """R A with products in `dtype` and sums over blocks in float64, of shape (n_vectors, n_features).
+
+    Parameters
+    ----------
+    A : ndarray of shape (n_samples, n_features)
+    R : ndarray of shape (n_vectors, n_samples)
+    dtype : type, default=np.float64
+    """
+    R = np.asarray(R, dtype=dtype)
+    n_samples, n_features = A.shape
+    threads = n_threads(A.size * len(R))
+    out = np.zeros((len(R), n_features))
+    if n_samples <= n_features:
+
+        def write(columns: slice) -> None:
+            out[:, columns] = R @ A[:, columns].astype(dtype, copy=False)
+
+        for _ in on_threads(write, slices(n_features, n_samples), threads):
+            pass
+        return out
+
+    def part(rows: slice) -> Array:
+        return R[:, rows] @ A[rows].astype(dtype, copy=False)
+
+    for product in on_threads(part, slices(*A.shape), threads):
         out += product
     return out
 
 
-def _padded(V: Array, dtype: Any) -> Array:
-    """V in `dtype`, with rows of zeros up to a multiple of 4: with 15 vectors products are slower."""
-    n_rows = len(V) if len(V) < 4 else -(-len(V) // 4) * 4
-    if n_rows == len(V):
-        return V.astype(dtype, copy=False)
-    padded = np.zeros((n_rows, V.shape[1]), dtype)
-    padded[: len(V)] = V
-    return padded
+def column_moments(A: Array) -> tuple[Array, Array]:
+    """Sums of the columns of A and of their squares, each of shape (n_features,)."""
+
+    def part(rows: slice) -> tuple[Array, Array]:
+        block = A[rows].astype(np.float64, copy=False)
+        return block.sum(axis=0), np.einsum("ij,ij->j", block, block)
+
+    sums, squares = np.zeros(A.shape[1]), np.zeros(A.shape[1])
+    for of_block, squares_of_block in on_threads(part, slices(*A.shape), n_threads(A.size)):
+        sums += of_block
+        squares += squares_of_block
+    return sums, squares
 
 
-def column_means(A: Array) -> Array:
-    """Mean of each column of A, accumulated in float64."""
-    return column_products(A, np.full((1, len(A)), 1.0 / len(A)))[0]
+class CentredDesign:
+    """Products with [A − 1 meansᵀ, 1], whose last coefficient is the intercept; never formed.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n_samples, n_features), float32 or float64
+    means : ndarray of shape (n_features,)
+        Of the columns; zeros without an intercept.
+    fit_intercept : bool
+    explicit : bool, default=False
+        Whether the means are subtracted from a copy of A and not from its products.
+    """
+
+    def __init__(self, A: Array, means: Array, fit_intercept: bool, explicit: bool = False):
+        self.offset = means  # what b must give back: u = A w + b − offset·w
+        self.A: Array = A - means.astype(A.dtype) if explicit else A
+        self.means = np.zeros_like(means) if explicit else means
+        self.fit_intercept = fit_intercept
+
+    def scores(self, theta: Array, dtype: Any = np.float64) -> Array:
+        """Scores of every row of theta, of shape (n_vectors, n_samples)."""
+        products = row_products(self.A, theta[:, :-1], dtype)
+        if self.fit_intercept:
+            products += (theta[:, -1] - theta[:, :-1] @ self.means).astype(dtype)[:, None]
+        return products
+
+    def adjoint(self, R: Array, dtype: Any = np.float64) -> Array:
+        """Adjoint of :meth:`scores` at the rows of R, of shape (n_vectors, n_features + 1)."""
+        out = np.zeros((len(R), self.A.shape[1] + 1))
+        out[:, :-1] = column_products(self.A, R, dtype)
+        if self.fit_intercept:
+            out[:, -1] = R.sum(axis=1, dtype=np.float64)
+            out[:, :-1] -= out[:, -1:] * self.means
+        return out
+
+    def squares(self, d: Array) -> Array:
+        """Ãᵀ diag(d) Ã for the design Ã and d ≥ 0, of shape (n_features + 1, n_features + 1), in float64.
+
+        Products are computed in the type of A. Without an intercept the last entry of the diagonal is 1.
+        """
+        n_features = self.A.shape[1]
+        root = np.sqrt(d).astype(self.A.dtype)
+        H = np.zeros((n_features + 1, n_features + 1))
+        # Blocks with as many rows as columns: a product then costs more than adding it up.
+        step = max(n_features, _BLOCK_ENTRIES // n_features)
+        blocks = [slice(k, k + step) for k in range(0, len(self.A), step)]
+
+        def part(rows: slice) -> Array:
+            weighted = self.A[rows] * root[rows, None]
+            return weighted.T @ weighted
+
+        for product in on_threads(part, blocks, n_threads(self.A.size * n_features)):
+            H[:-1, :-1] += product
+        if not self.fit_intercept:
+            H[-1, -1] = 1.0
+            return H
+        total, sums = d.sum(), column_products(self.A, d[None])[0]
+        cross = sums - total * self.means
+        H[:-1, :-1] -= np.outer(self.means, cross)
+        H[:-1, :-1] -= np.outer(sums, self.means)
+        H[-1, :-1] = H[:-1, -1] = cross
+        H[-1, -1] = total
+        return H
+
+
+def centred_design(A: Array, fit_intercept: bool) -> tuple[CentredDesign, Array]:
+    """The design A with centred columns, and the mean squares of its columns, of shape (n_features,)."""
+    sums, squares = column_moments(A)
+    means, spread, explicit = centring(sums, squares, len(A), fit_intercept)
+    return CentredDesign(A, means, fit_intercept, explicit), spread
+
+
+def centring(
+    sums: Array, squares: Array, n_samples: int, fit_intercept: bool
+) -> tuple[Array, Array, bool]:
+    """Means, mean squares of centred columns, and whether offsets are too large to centre products."""
+    means, spread = sums / n_samples, squares / n_samples
+    if not fit_intercept:
+        return np.zeros_like(means), spread, False
+    spread = np.maximum(spread - means**2, 0.0)
+    return means, spread, bool(np.any(np.abs(means) > _LARGE_OFFSET * np.sqrt(spread) + 1e-30))

@@ -3,9 +3,9 @@
     min over (w, b)   Σ_i s_i ℓ(y_i, A_i·w + b) + l1 ‖w‖₁ + l2 ‖w‖²
 
 with l1 = alpha l1_ratio and l2 = alpha (1 − l1_ratio). On a working set of columns the loss is replaced by
-its second-order model, whose minimiser coordinate descent finds; where the descent is slow (correlated
-columns, small alpha), a linear solve on the present support finishes it. The working set grows by
-the columns that violate the optimality conditions most.
+its second-order model, which :mod:`suquan.solvers._quadratic` minimises; a line search takes the step. The
+working set grows by the columns that violate the optimality conditions most. The rounds and the comparison
+call :func:`solve_elastic_net`.
 
 **Stopping.** ``criterion`` is the smaller of two measures of J/J* − 1: the duality gap, a strict bound
 that rounding spoils where l1 is tiny, and the decrease that the second-order model promises over the
@@ -15,29 +15,30 @@ support and all columns that violate the optimality conditions.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import xlogy
 
-from suquan._kernels.coordinate_descent import descend_classes, descend_quadratic, descend_scores
-from suquan.losses import Logistic, Loss, Softmax, Squared
-from suquan.solvers._algebra import Array, as_floats, cholesky, cholesky_solve
+from suquan.losses import Curvature, Loss
+from suquan.solvers._algebra import Array, as_floats
 from suquan.solvers._fits import (
     MAX_ITER,
     TOL,
     LinearFit,
+    damped_curvature,
+    ignores_shifts,
     negligible,
-    null_intercept,
-    sum_to_zero,
+    normalised,
+    of_samples,
 )
 from suquan.solvers._products import column_products, row_products
-from suquan.solvers._threads import few_threads
+from suquan.solvers._quadratic import QuadraticModel
+from suquan.solvers._threads import one_blas_thread
+from suquan.solvers.newton import line_search
 
 __all__ = ["solve_elastic_net"]
 
-# Largest number of coefficients whose Hessian is formed.
-_DENSE = 1500
 _FIRST_COLUMNS = 50
-_EPOCHS = 30
-_LOOSE = 1e-2
+# Criterion at which the stages at larger alphas end, and their share of the iterations.
+_STAGE_TOL, _STAGE_SHARE = 1e-2, 0.1
+_MAX_INTERCEPT_STEPS = 20
 
 
 def solve_elastic_net(
@@ -86,21 +87,30 @@ def solve_elastic_net(
     >>> solve_elastic_net(A, Squared(), y, np.ones(3), alpha=0.4, l1_ratio=1.0).w.round(3)
     array([[0.7, 0. ]])
     """
-    A, s = as_floats(A), np.asarray(s, dtype=np.float64)
-    s = s / s.sum()
+    A, s = as_floats(A), normalised(s)
     rows = np.flatnonzero(s)
     present = A if len(rows) == len(s) else A[rows]
-    problem = _Problem(present, loss, y[rows], s[rows], alpha, l1_ratio, fit_intercept)
-    state = _State(problem, start)
-    with few_threads(min(A.size, _DENSE * len(A))):
+    with one_blas_thread():
+        problem = _Problem(present, loss, y[rows], s[rows], alpha, l1_ratio, fit_intercept)
+        state = _State(problem, start)
         if start is None:
             _approach(problem, state, max_iter)
         _solve(problem, state, tol, max_iter)
-    return _as_fit(A, problem, state, tol)
+        b = state.b - state.w @ problem.means
+        if fit_intercept and ignores_shifts(loss, problem.y, problem.s):
+            b -= b.mean()
+        u = np.ravel((row_products(A, state.w) + b[:, None]).T)
+    return LinearFit(
+        state.w, b, of_samples(u, loss), state.objective, state.n_iter,
+        float(state.criterion), bool(state.criterion <= tol),
+    )  # fmt: skip
 
 
 class _Problem:
-    """Data of one elastic-net problem; the columns are centred, so that b hardly moves with w."""
+    """Data of one problem; the columns are centred, so that b hardly moves with w.
+
+    Scores u have shape (n_samples · n_outputs,), the outputs of a sample side by side.
+    """
 
     def __init__(self, A, loss, y, s, alpha, l1_ratio, fit_intercept):
         self.A, self.loss, self.y, self.s = A, loss, y, s
@@ -110,58 +120,57 @@ class _Problem:
         self.floor = negligible(loss, y, s)
 
     def columns(self, chosen: Array) -> Array:
-        """Centred columns, and one of ones (zeros without intercept): float64, Fortran-ordered."""
-        X = np.empty((len(self.A), len(chosen) + 1), order="F")
-        X[:, :-1] = self.A[:, chosen] - self.means[chosen]
+        """Centred columns, and one of ones (zeros without intercept), in float64."""
+        X = np.empty((len(self.A), len(chosen) + 1))
+        X[:, :-1] = self.A[:, chosen]
+        X[:, :-1] -= self.means[chosen]
         X[:, -1] = float(self.fit_intercept)
         return X
 
     def scores(self, w: Array, b: Array) -> Array:
-        """Shape (n_outputs, n_samples)."""
-        return row_products(self.A, w) + (b - w @ self.means)[:, None]
+        """Scores of the centred design."""
+        return np.ravel((row_products(self.A, w) + (b - w @ self.means)[:, None]).T)
 
     def correlations(self, slopes: Array) -> Array:
-        """Gradient of the loss in w, shape (n_outputs, n_features)."""
-        return column_products(self.A, slopes) - np.outer(slopes.sum(axis=1), self.means)
+        """Gradient of the loss in w, of shape (n_outputs, n_features)."""
+        by_output = slopes.reshape(len(self.y), -1).T
+        return column_products(self.A, by_output) - np.outer(by_output.sum(axis=1), self.means)
 
     def losses(self, u: Array) -> float:
-        return float(self.s @ self.loss.value(self.y, self._as_scores(u)))
+        """Weighted loss."""
+        return self.loss.value(self.y, u, self.s)
 
     def slopes(self, u: Array) -> Array:
-        """Weighted gradient of the loss in the scores, shape (n_outputs, n_samples)."""
-        return self.s * self._as_rows(self.loss.gradient(self.y, self._as_scores(u)))
+        """Gradient of the loss in the scores."""
+        return self.loss.gradient(self.y, u, self.s)
 
-    def curvature(self, u: Array) -> Array:
-        """As the loss gives it, unweighted, shape (n_outputs, n_samples)."""
-        return self._as_rows(self.loss.curvature(self.y, self._as_scores(u)))
+    def curvature(self, u: Array, damping: float) -> Curvature:
+        """Curvature of the loss in the scores."""
+        return damped_curvature(self.loss, self.y, u, self.s, damping)
 
     def penalty(self, w: Array) -> float:
+        """l1 ‖w‖₁ + l2 ‖w‖²."""
         return float(self.l1 * np.abs(w).sum() + self.l2 * np.vdot(w, w))
-
-    def _as_scores(self, u: Array) -> Array:
-        return u.T if isinstance(self.loss, Softmax) else u[0]
-
-    def _as_rows(self, values: Array) -> Array:
-        return values.T if isinstance(self.loss, Softmax) else values[None]
 
 
 class _State:
-    """Present w (n_outputs, n_features), b of the centred design, and scores u (n_outputs, n_samples)."""
+    """Present w (n_outputs, n_features), b of the centred design, and scores u."""
 
     def __init__(self, problem: _Problem, start: LinearFit | None):
         shape = (problem.loss.n_outputs, problem.A.shape[1])
+        self.n_iter, self.criterion, self.damping = 0, np.inf, 0.1
         if start is not None and start.w is not None and start.w.shape == shape:
-            self.w = start.w.copy()
-            self.b = start.b + self.w @ problem.means
-        else:
-            self.w = np.zeros(shape)
-            self.b = null_intercept(problem.loss, problem.y, problem.s)
-        if not problem.fit_intercept:
-            self.b = np.zeros(shape[0])
+            self.w, self.b = start.w.copy(), start.b + start.w @ problem.means
+            self._evaluate(problem)
+            if np.isfinite(self.objective):
+                return
+        self.w, self.b = np.zeros(shape), problem.loss.best_constant(problem.y, problem.s)
+        self._evaluate(problem)
+
+    def _evaluate(self, problem: _Problem) -> None:
+        self.b = self.b if problem.fit_intercept else np.zeros_like(self.b)
         self.u = problem.scores(self.w, self.b)
         self.objective = problem.losses(self.u) + problem.penalty(self.w)
-        self.n_iter = 0
-        self.criterion = np.inf
 
 
 def _approach(problem: _Problem, state: _State, max_iter: int) -> None:
@@ -169,17 +178,18 @@ def _approach(problem: _Problem, state: _State, max_iter: int) -> None:
     l1, l2 = problem.l1, problem.l2
     largest = np.abs(problem.correlations(problem.slopes(state.u))).max()
     n_stages = int(np.log10(max(largest / l1, 1.0)))
+    most = max(1, int(_STAGE_SHARE * max_iter))
     for k in range(n_stages, 0, -1):
         problem.l1, problem.l2 = 10.0**k * l1, 10.0**k * l2
         state.objective = problem.losses(state.u) + problem.penalty(state.w)
-        _solve(problem, state, _LOOSE, state.n_iter + max_iter // 10)
+        _solve(problem, state, _STAGE_TOL, state.n_iter + most)
     problem.l1, problem.l2 = l1, l2
     state.objective = problem.losses(state.u) + problem.penalty(state.w)
     state.n_iter = 0
 
 
 def _solve(problem: _Problem, state: _State, tol: float, max_iter: int) -> None:
-    """Grow the working set until the duality gap is small."""
+    """Grow the working set until the duality gap, or what the model promises, is small."""
     size, inner_tol = _FIRST_COLUMNS, 0.1 * tol
     near = False  # whether the last working set gained next to nothing
     while True:
@@ -193,7 +203,7 @@ def _solve(problem: _Problem, state: _State, tol: float, max_iter: int) -> None:
             return
         chosen, complete = _working_set(problem, state, correlations, size)
         before = state.objective
-        promised = _descend(problem, state, chosen, inner_tol * scale, max_iter, near)
+        promised = _descend(problem, state, chosen, inner_tol * scale, max_iter)
         if complete and near and promised <= tol * scale:
             state.criterion = min(state.criterion, promised / scale)
             return
@@ -208,167 +218,78 @@ def _solve(problem: _Problem, state: _State, tol: float, max_iter: int) -> None:
 def _working_set(
     problem: _Problem, state: _State, correlations: Array, size: int
 ) -> tuple[Array, bool]:
-    """The support and the columns that violate the optimality conditions most; whether all those."""
+    """The support and the columns that violate the optimality conditions most; whether all of them."""
     support = state.w.any(axis=0)
     excess = np.abs(correlations).max(axis=0) - problem.l1
     priority = np.where(support, np.inf, excess)
-    capacity = max(_DENSE // problem.loss.n_outputs - 1, np.count_nonzero(support) + 10)
-    size = min(max(size, 2 * np.count_nonzero(support)), capacity, len(priority))
+    size = min(max(size, 2 * int(np.count_nonzero(support))), len(priority))
     chosen = np.argpartition(-priority, size - 1)[:size]
     chosen = np.sort(chosen[priority[chosen] > 0.0])
     return chosen, len(chosen) == np.count_nonzero(priority > 0.0)
 
 
-def _descend(
-    problem: _Problem, state: _State, chosen: Array, tol: float, max_iter: int, exact: bool
-) -> float:
+def _descend(problem: _Problem, state: _State, chosen: Array, tol: float, max_iter: int) -> float:
     """Proximal Newton on the chosen columns, until it promises less than ``tol``.
 
     Returns what the first step promised: how far the start was from the optimum over these columns, to
-    second order. Unless ``exact``, the first models are minimised loosely, and that says little.
+    second order.
     """
     X = problem.columns(chosen)
-    l1 = np.append(np.full(len(chosen), problem.l1), 0.0)
-    l2 = np.append(np.full(len(chosen), problem.l2), 0.0)
     first = promised = np.inf
-    expected = 0.0 if exact or isinstance(problem.loss, Squared) else 0.1 * state.objective
+    # Exact minimisers of a poor model are wasted: ask for a part of what the last step promised.
+    accuracy = 0.0 if problem.loss.is_quadratic else 0.01
     while promised > tol and state.n_iter < max_iter:
         state.n_iter += 1
         z = np.column_stack([state.w[:, chosen], state.b])
         slopes = problem.slopes(state.u)
-        # Exact minimisers of a poor model are wasted: ask for a tenth of what the last step promised.
-        model_tol = 0.1 * max(tol, min(promised, expected))
-        new = _minimise_model(problem, X, state.u, slopes, z, l1, l2, model_tol)
+        gradient = slopes.reshape(len(X), -1).T @ X
+        model = QuadraticModel(
+            X, problem.curvature(state.u, state.damping), gradient, z, problem.l1, problem.l2
+        )
+        new = model.minimise(0.1 * max(tol, accuracy * min(promised, state.objective)))
         step = new - z
-        linear = np.vdot(slopes @ X, step) + _penalty(l1, l2, new) - _penalty(l1, l2, z)
+        if not problem.fit_intercept:
+            step[:, -1] = 0.0  # may be rounding
+        linear = np.vdot(gradient, step) + problem.penalty(new[:, :-1]) - problem.penalty(z[:, :-1])
         promised = max(-linear, 0.0)
         first = promised if first == np.inf else first
-        if promised == 0.0 or not _move(problem, state, chosen, X, step, l1, l2, linear):
+        if promised == 0.0 or not _move(problem, state, chosen, X, step, linear):
             break
     return first
 
 
-def _move(problem, state, chosen, X, step, l1, l2, linear) -> bool:
-    """Backtrack along the step; False where no length lowers the objective."""
-    change = step @ X.T
-    z = np.column_stack([state.w[:, chosen], state.b])
-    rest = state.objective - problem.losses(state.u) - _penalty(l1, l2, z)
-    t = 1.0
-    for _ in range(40):
-        moved, u = z + t * step, state.u + t * change
-        objective = problem.losses(u) + _penalty(l1, l2, moved) + rest
-        if objective <= state.objective + 1e-4 * t * linear:
-            state.w[:, chosen], state.b, state.u = moved[:, :-1], moved[:, -1].copy(), u
-            state.objective = problem.losses(u) + problem.penalty(state.w)
-            return True
-        t *= 0.5
-    return False
+def _move(problem, state, chosen, X, step, linear) -> bool:
+    """Halve the step until the objective falls; False where no length lowers it."""
+    change = np.ravel((step @ X.T).T)
+    w, before = state.w[:, chosen], state.objective
+    rest = problem.penalty(state.w) - problem.penalty(w)
 
+    def evaluate(_: Array, t: float) -> list[float]:
+        penalty = problem.penalty(w + t * step[:, :-1]) + rest
+        return [problem.losses(state.u + t * change) + penalty]
 
-def _penalty(l1: Array, l2: Array, z: Array) -> float:
-    return float((np.abs(z) @ l1 + z**2 @ l2).sum())
-
-
-def _minimise_model(problem, X, u, slopes, z, l1, l2, tol) -> Array:
-    """Minimiser of the second-order model plus the penalty, shape (n_outputs, n_columns)."""
-    curvature = problem.curvature(u)
-    n_outputs = len(z)
-    if z.size <= _DENSE + n_outputs:
-        Q = _hessian(problem, X, curvature)
-        new, g = z.ravel().copy(), (slopes @ X).ravel()
-        _minimise_quadratic(Q, g, new, np.tile(l1, n_outputs), np.tile(l2, n_outputs), tol)
-        return new.reshape(z.shape)
-    new = z.copy()
-    if isinstance(problem.loss, Softmax):
-        diagonal = (problem.s * curvature * (1.0 - curvature)) @ X**2
-        descend_classes(
-            X, problem.s, curvature, slopes, new, diagonal, l1, l2, tol, 10 * _EPOCHS
-        )  # fmt: skip
-    else:
-        d = problem.s * curvature[0]
-        descend_scores(X, d, slopes[0].copy(), new[0], d @ X**2, l1, l2, tol, 10 * _EPOCHS)
-    return new
-
-
-def _hessian(problem: _Problem, X: Array, curvature: Array) -> Array:
-    """Hessian of the loss in the coefficients of X, class by class: (n_outputs·m, n_outputs·m)."""
-    if not isinstance(problem.loss, Softmax):
-        return X.T @ ((problem.s * curvature[0])[:, None] * X)
-    n_classes, m = len(curvature), X.shape[1]
-    Q = np.empty((n_classes, m, n_classes, m))
-    for k in range(n_classes):
-        for l in range(k + 1):
-            d = problem.s * curvature[k] * (float(k == l) - curvature[l])
-            Q[k, :, l] = Q[l, :, k] = X.T @ (d[:, None] * X)
-    return Q.reshape(n_classes * m, n_classes * m)
-
-
-def _minimise_quadratic(Q, g, z, l1, l2, tol) -> None:
-    """Minimise ½ δᵀQδ + g·δ + penalty(z + δ) in place: descent, and solves on the support.
-
-    Descent alone crawls where columns are correlated; a solve alone would not know the support.
-    """
-    for _ in range(100):
-        if descend_quadratic(Q, g, z, l1, l2, tol, _EPOCHS) < _EPOCHS:
-            return
-        _solve_on_support(Q, g, z, l1, l2)
-
-
-def _solve_on_support(Q, g, z, l1, l2) -> None:
-    """Newton among the coefficients that are not zero; those that would change sign become zero.
-
-    Repeated on what remains until no sign changes: leaving that to the descent would bring each
-    coefficient back, one at a time.
-    """
-    diagonal = np.diag(Q)
-    for _ in range(30):
-        free = np.flatnonzero((z != 0.0) | ((l1 == 0.0) & (diagonal > 0.0)))
-        if not len(free):
-            return
-        H = Q[np.ix_(free, free)]
-        H.flat[:: len(free) + 1] += 2.0 * l2[free]
-        sign = np.sign(z[free])
-        gradient = g[free] + 2.0 * l2[free] * z[free] + l1[free] * sign
-        step = -cholesky_solve(cholesky(H), gradient)
-        moved, crossed = _keep_signs(H, gradient, z[free], step, sign * (l1[free] > 0.0))
-        g += Q[:, free] @ (moved - z[free])
-        z[free] = moved
-        if not crossed:
-            return
-
-
-def _keep_signs(H, gradient, z, step, sign) -> tuple[Array, bool]:
-    """Point along the step, cut to zero where signs change, that lowers gradient·δ + ½ δᵀHδ."""
-    for t in (1.0, 0.5, 0.25, 0.1):
-        moved = z + t * step
-        crossing = sign * moved < 0.0
-        moved[crossing] = 0.0
-        change = moved - z
-        if t == 1.0 and not crossing.any():
-            return moved, False
-        if gradient @ change + 0.5 * change @ (H @ change) < 0.0:
-            return moved, bool(crossing.any())
-    crossing = sign * (z + step) < 0.0
-    ratios = np.full(len(z), np.inf)
-    ratios[crossing] = -z[crossing] / step[crossing]
-    first = int(np.argmin(ratios))
-    moved = z + ratios[first] * step
-    moved[first] = 0.0
-    return moved, True
+    (t,) = line_search(evaluate, np.array([before]), np.array([linear]))
+    if t == 0.0:
+        return False
+    state.w[:, chosen] = w + t * step[:, :-1]
+    state.b, state.u = state.b + t * step[:, -1], state.u + t * change
+    state.objective = problem.losses(state.u) + problem.penalty(state.w)
+    gained = (before - state.objective) / max(state.objective, problem.floor)
+    state.damping = min(state.damping, gained) if t == 1.0 else min(10.0 * state.damping, 1.0)
+    return True
 
 
 def _fit_intercept_alone(problem: _Problem, state: _State) -> None:
-    """Newton on b with w fixed: a dual point needs slopes of sum 0 in every output."""
-    if not problem.fit_intercept:
-        return
-    for _ in range(20):
-        gradient = problem.slopes(state.u).sum(axis=1)
+    """Newton on b, so that the slopes of every output sum to 0, as dual points must."""
+    n_outputs = len(state.b)
+    ones = np.tile(np.eye(n_outputs), (len(problem.y), 1))
+    for _ in range(_MAX_INTERCEPT_STEPS if problem.fit_intercept else 0):
+        gradient = problem.slopes(state.u) @ ones
         if np.abs(gradient).max() <= 1e-16:
             return
-        ones = np.ones((problem.A.shape[0], 1))
-        H = _hessian(problem, ones, problem.curvature(state.u))
+        H = ones.T @ problem.curvature(state.u, 1e-3).product(ones)
         step = -np.linalg.pinv(H, hermitian=True) @ gradient
-        u = state.u + step[:, None]
+        u = state.u + ones @ step
         objective = problem.losses(u) + problem.penalty(state.w)
         if not objective <= state.objective:
             return
@@ -378,38 +299,13 @@ def _fit_intercept_alone(problem: _Problem, state: _State) -> None:
 def _dual_objective(problem: _Problem, slopes: Array, correlations: Array) -> float:
     """Largest dual value among the present slopes and those scaled until all correlations ≤ l1.
 
-    For slopes c r with Σ r = 0:   − Σ_i s_i ℓ*(c r_i / s_i) − Σ_j (|c Aᵀr|_j − l1)₊² / (4 l2).
+    For slopes c r with Σ r = 0:   − L*(c r) − Σ_j (|c Aᵀr|_j − l1)₊² / (4 l2).
     """
     largest = np.abs(correlations).max()
     feasible = 1.0 if largest <= problem.l1 else problem.l1 / largest
-    value = -problem.s @ _conjugate(problem, slopes, feasible)
+    value = -problem.loss.conjugate(problem.y, feasible * slopes, problem.s)
     if feasible < 1.0 and problem.l2 > 0.0:
         excess = np.maximum(np.abs(correlations) - problem.l1, 0.0)
-        whole = -problem.s @ _conjugate(problem, slopes, 1.0)
-        value = max(value, whole - (excess**2).sum() / (4.0 * problem.l2))
-    return float(value)
-
-
-def _conjugate(problem: _Problem, slopes: Array, scale: float) -> Array:
-    """ℓ*(scale · slope) of every sample, from weighted slopes of shape (n_outputs, n_samples)."""
-    v = scale * slopes / problem.s
-    if isinstance(problem.loss, Squared):
-        return v[0] * problem.y + 0.25 * v[0] ** 2
-    if isinstance(problem.loss, Logistic):
-        q = np.clip(-problem.y * v[0], 0.0, 1.0)
-        return xlogy(q, q) + (1.0 - q) * np.log1p(-np.minimum(q, 1.0 - 1e-16))
-    q = v.copy()
-    q[problem.y, np.arange(q.shape[1])] += 1.0
-    q = np.clip(q, 0.0, 1.0)
-    return xlogy(q, q).sum(axis=0)
-
-
-def _as_fit(A: Array, problem: _Problem, state: _State, tol: float) -> LinearFit:
-    b = state.b - state.w @ problem.means if problem.fit_intercept else state.b
-    b = sum_to_zero(b) if problem.fit_intercept else b
-    u = row_products(A, state.w) + b[:, None]
-    return LinearFit(
-        w=state.w, b=b, u=u.T if isinstance(problem.loss, Softmax) else u[0],
-        objective=state.objective, n_iter=state.n_iter, criterion=float(state.criterion),
-        converged=bool(state.criterion <= tol),
-    )  # fmt: skip
+        whole = -problem.loss.conjugate(problem.y, slopes, problem.s)
+        value = max(value, whole - float((excess**2).sum()) / (4.0 * problem.l2))
+    return value

@@ -5,11 +5,13 @@
 with weights s of sum 1 and an intercept b that is not penalised. This module solves l1_ratio = 0;
 :mod:`suquan.solvers.elastic_net` the rest. Two ways, by the shape of the design:
 
-- n_samples ≤ n_features (:mod:`suquan.solvers._gram`): w = Aᵀa, so only the Gram matrix AAᵀ is needed;
+- n_samples ≤ n_features (:mod:`suquan.solvers.ridge_gram`): w = Aᵀa, so only the Gram matrix AAᵀ is needed;
   Newton in n_samples dimensions.
-- n_samples > n_features (:mod:`suquan.solvers._newton_cg`): Newton with conjugate gradients, all fits of a
-  batch in lockstep, so that every product with A is a matrix product. Its preconditioner is built only once
-  the iterations without it have cost as much as building it.
+- n_samples > n_features (:mod:`suquan.solvers.ridge_features`): Newton with conjugate gradients, all fits of a
+  batch in lockstep, so that every product with A is a matrix product.
+
+The rounds (:mod:`suquan.solvers.alternation`), the grid and the comparison call :class:`RidgeDesign`,
+:func:`solve_w` and :func:`suquan.solvers.elastic_net.solve_elastic_net`, and get :class:`LinearFit`.
 
 **Stopping.** ``criterion`` is half the squared Newton decrement, ½ gᵀH⁻¹g, over the objective: the
 relative gap J/J* − 1 to second order, free of any scale. It is measured before the last step, so the point
@@ -24,12 +26,19 @@ from dataclasses import replace
 import numpy as np
 
 from suquan.losses import Loss
-from suquan.objective import NormalizedSamples
 from suquan.solvers._algebra import Array, as_floats
-from suquan.solvers._fits import MAX_ITER, TOL, FoldWeights, LinearFit, null_intercept
-from suquan.solvers._gram import GramSolver
-from suquan.solvers._newton_cg import PrimalSolver
+from suquan.solvers._fits import (
+    MAX_ITER,
+    TOL,
+    FoldWeights,
+    LinearFit,
+    normalised,
+    null_intercept,
+)
+from suquan.solvers._threads import one_blas_thread
 from suquan.solvers.elastic_net import solve_elastic_net
+from suquan.solvers.ridge_features import FeatureSolver
+from suquan.solvers.ridge_gram import GramSolver
 
 __all__ = ["FoldWeights", "LinearFit", "RidgeDesign", "null_intercept", "solve_w"]
 
@@ -93,9 +102,8 @@ class RidgeDesign:
 
     Parameters
     ----------
-    A : ndarray of shape (n_samples, n_features), float32 or float64; or NormalizedSamples
-        Not copied where it is C-contiguous; must not change while the design is in use. A way to make its rows
-        will do where there are at least as many features as samples.
+    A : ndarray of shape (n_samples, n_features), float32 or float64
+        Not copied where it is C-contiguous; must not change while the design is in use.
     fit_intercept : bool, default=True
 
     Examples
@@ -108,16 +116,15 @@ class RidgeDesign:
     [0.609, 0.474]
     """
 
-    def __init__(self, A: Array | NormalizedSamples, *, fit_intercept: bool = True):
-        n_samples, n_features = A.shape
+    def __init__(self, A: Array, *, fit_intercept: bool = True):
+        A = as_floats(A)
         self.fit_intercept = fit_intercept
-        self._solver: GramSolver | PrimalSolver
-        if isinstance(A, np.ndarray):
-            A = as_floats(A)
-        if n_samples <= n_features or isinstance(A, NormalizedSamples):
-            self._solver = GramSolver.from_design(A, fit_intercept)
-        else:
-            self._solver = PrimalSolver(A, fit_intercept)
+        self._solver: GramSolver | FeatureSolver
+        with one_blas_thread():
+            if A.shape[0] <= A.shape[1]:
+                self._solver = GramSolver.from_design(A, fit_intercept)
+            else:
+                self._solver = FeatureSolver(A, fit_intercept)
 
     @classmethod
     def from_gram(cls, G: Array, *, fit_intercept: bool = True) -> RidgeDesign:
@@ -149,19 +156,20 @@ class RidgeDesign:
         start: LinearFit | None = None,
     ) -> LinearFit:
         """One fit; parameters as for :func:`solve_w`."""
-        S = _normalised(np.asarray(s)[None])
-        (fit,) = self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
-        if start is not None and not fit.converged:
-            # Newton does not leave a start whose scores are saturated: begin anew.
-            (anew,) = self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, None)
-            fit = min(fit, anew, key=lambda fit: fit.objective)
-        return fit
+        S = normalised(np.asarray(s)[None])
+        with one_blas_thread():
+            (fit,) = self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
+            if start is not None and not fit.converged:
+                # Newton does not leave a start whose scores are saturated: begin anew.
+                (anew,) = self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, None)
+                fit = min(fit, anew, key=lambda fit: fit.objective)
+            return self._solver.complete([fit])[0]
 
     def solve_many(
         self,
         loss: Loss,
         y: Array,
-        S: Array | FoldWeights,
+        S: Array,
         alpha: float,
         *,
         tol: float = TOL,
@@ -174,7 +182,7 @@ class RidgeDesign:
         ----------
         loss, y, alpha, tol, max_iter
             As for :func:`solve_w`.
-        S : ndarray of shape (n_fits, n_samples), or FoldWeights
+        S : ndarray of shape (n_fits, n_samples)
             Weights of each fit; 0 leaves a row out.
         start : LinearFit, optional
             Start of every fit; by default the fit to the mean weights.
@@ -183,13 +191,13 @@ class RidgeDesign:
         -------
         list of n_fits LinearFit
         """
-        if not (isinstance(S, FoldWeights) and isinstance(self._solver, PrimalSolver)):
-            S = _normalised(np.asarray(S))
-        if start is None and len(S) > 2:
-            middle = (S.mean() if isinstance(S, FoldWeights) else S.mean(axis=0))[None]
-            loose = max(tol, 1e-4)
-            start = self._solver.solve_batch(loss, y, middle, alpha, loose, max_iter, None)[0]
-        return self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
+        S = normalised(S)
+        with one_blas_thread():
+            if start is None and len(S) > 2:
+                middle, loose = S.mean(axis=0)[None], max(tol, 1e-4)
+                (start,) = self._solver.solve_batch(loss, y, middle, alpha, loose, max_iter, None)
+            fits = self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
+            return self._solver.complete(fits)
 
     def solve_path(
         self,
@@ -215,34 +223,36 @@ class RidgeDesign:
         list of LinearFit
             In the order of ``alphas``.
         """
-        S = _normalised(np.asarray(s)[None])
+        S = normalised(np.asarray(s)[None])
         fits: dict[int, LinearFit] = {}
         done: list[int] = []
-        for k in np.argsort(alphas)[::-1].tolist():
-            if len(done) > 1:
-                start = _predict(
-                    fits[done[-2]], fits[done[-1]], *(alphas[j] for j in (*done[-2:], k))
-                )
-                start = _better(loss, y, S[0], alphas[k], start, fits[done[-1]])
-            (start,) = self._solver.reduced_batch(loss, y, S, alphas[k], tol, max_iter, start)
-            fits[k] = start
-            done.append(k)
-        return self._solver.complete([fits[k] for k in range(len(alphas))], alphas)
+        with one_blas_thread():
+            for k in np.argsort(alphas)[::-1].tolist():
+                if len(done) > 1:
+                    last = fits[done[-1]]
+                    ahead = _predict(fits, alphas, done, k)
+                    start = _better(loss, y, S[0], alphas[k], ahead, last)
+                (start,) = self._solver.solve_batch(loss, y, S, alphas[k], tol, max_iter, start)
+                fits[k] = start
+                done.append(k)
+            return self._solver.complete([fits[k] for k in range(len(alphas))])
 
 
-def _predict(before: LinearFit, last: LinearFit, alpha_before, alpha_last, alpha) -> LinearFit:
-    """Extrapolate a path linearly in log alpha, as the margins of separable data grow."""
+def _predict(
+    fits: dict[int, LinearFit], alphas: Sequence[float], done: list[int], k: int
+) -> LinearFit:
+    """Extrapolate the last two fits of a path linearly in log alpha, as the margins of separable data grow."""
+    before, last = fits[done[-2]], fits[done[-1]]
+    alpha_before, alpha_last = alphas[done[-2]], alphas[done[-1]]
     if not alpha_before > alpha_last:
         return last
-    t = np.log(alpha_last / alpha) / np.log(alpha_before / alpha_last)
+    t = np.log(alpha_last / alphas[k]) / np.log(alpha_before / alpha_last)
 
-    def ahead(old, new):
+    def ahead(name):
+        old, new = getattr(before, name), getattr(last, name)
         return None if old is None or new is None else new + t * (new - old)
 
-    w, dual = ahead(before.w, last.w), ahead(before.dual, last.dual)
-    return replace(
-        last, w=w, dual=dual, b=ahead(before.b, last.b), u=ahead(before.u, last.u)
-    )  # fmt: skip
+    return replace(last, **{name: ahead(name) for name in ("w", "dual", "b", "u")})
 
 
 def _better(loss, y, s, alpha, first: LinearFit, second: LinearFit) -> LinearFit:
@@ -250,14 +260,9 @@ def _better(loss, y, s, alpha, first: LinearFit, second: LinearFit) -> LinearFit
 
     def objective(fit):
         if fit.w is None:  # b is that of the centred design, so that aᵀGa = a·(u − b)
-            norm2 = np.sum(fit.dual * (fit.u.T - fit.b[:, None]))
+            norm2 = np.sum(fit.dual * (np.reshape(fit.u, (len(y), -1)) - fit.b).T)
         else:
             norm2 = np.sum(fit.w**2)
-        return s @ loss.value(y, fit.u) + alpha * norm2
+        return loss.value(y, np.ravel(fit.u), s) + alpha * norm2
 
     return first if objective(first) < objective(second) else second
-
-
-def _normalised(S: Array) -> Array:
-    S = np.asarray(S, dtype=np.float64)
-    return S / S.sum(axis=1, keepdims=True)
