@@ -247,9 +247,8 @@ def test_regression_grouped_folds_and_l1_are_compared():
     assert np.any(sparse.folds["score"] != ridge.folds["score"])
 
 
-@pytest.mark.parametrize("n_features", [10, 70])
-def test_result_does_not_depend_on_the_number_of_jobs(n_features):
-    X, y = make_problem(n_features=n_features)
+def test_result_does_not_depend_on_the_number_of_jobs():
+    X, y = make_problem(n_features=70)
     methods = ["raw", "median", *FEW]
     assert_same(*(compare(X, y, methods=methods, n_jobs=n, **SETTINGS) for n in (1, 2)))
 
@@ -421,11 +420,13 @@ def test_progress_is_a_bar_with_the_time_left_on_a_terminal(monkeypatch):
 
 
 INTERRUPTED = """
+import signal
 import sys
 from suquan import compare
 from suquan.datasets import make_corrupted_classification
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where the parent ignores it
     X, y = make_corrupted_classification(200, 30, random_state=0)
     compare(X, y, methods=["normal", "joint", "crossfit"], outer_cv=5, inner_cv=2, n_jobs=2,
             alphas=3, smoothnesses=2,
@@ -453,7 +454,7 @@ def wait_until(condition, seconds=120):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-@pytest.mark.parametrize("everyone", [True, False])
+@pytest.mark.parametrize("everyone", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_ctrl_c_leaves_a_valid_checkpoint_and_no_process(tmp_path, everyone):
     script, checkpoint = tmp_path / "script.py", tmp_path / "checkpoint"
     script.write_text(INTERRUPTED)

@@ -81,6 +81,11 @@ def test_grid_gives_the_values_of_a_plain_loop_for_classes_and_regression(method
     assert_same_as_loop(SuquanClassifier, method, *make_problem(task="classes"), **levels)
     assert_same_as_loop(SuquanRegressor, method, *make_problem(task="regression"), **levels)
     assert_same_as_loop(SuquanRegressor, method, *make_problem(36, 50, "regression"), **levels)
+    levels["alphas"] = [0.1, 1.0]
+    X, y = make_problem(task="regression")
+    assert_same_as_loop(SuquanRegressor, method, X, y, loss="huber", **levels)
+    y = np.round(np.exp(0.5 * y))
+    assert_same_as_loop(SuquanRegressor, method, X, y, loss="poisson", **levels)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -88,8 +93,10 @@ def test_grid_gives_the_values_of_a_plain_loop_on_knots(method):
     assert_same_as_loop(SuquanClassifier, method, *make_problem(36, 50), n_knots=9)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+RULES = ("average", "first", "mean_rank")
+
+
+@pytest.mark.parametrize(("method", "ties"), list(zip(METHODS, RULES * 3, strict=False)))
 def test_blocks_of_knots_give_the_values_of_a_plain_loop(method, ties):
     X, y = make_problem(36, 50)
     X[:, :5] = np.round(X[:, :5], 1)
@@ -131,8 +138,7 @@ def test_grid_gives_the_values_of_a_plain_loop_with_an_l1_penalty(method):
     )
 
 
-@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "ties"), list(zip(METHODS[::-1], RULES * 3, strict=False)))
 def test_grid_gives_the_values_of_a_plain_loop_with_ties_and_missing_values(method, ties):
     X, y = make_problem()
     X = np.round(X)
@@ -140,8 +146,9 @@ def test_grid_gives_the_values_of_a_plain_loop_with_ties_and_missing_values(meth
     assert_same_as_loop(SuquanClassifier, method, X, y, missing="ignore", ties=ties)
 
 
-@pytest.mark.parametrize("init", ["median", "mean", "normal"])
-@pytest.mark.parametrize("method", ["fixed", "joint", "crossfit"])
+@pytest.mark.parametrize(
+    ("init", "method"), [("median", "fixed"), ("mean", "joint"), ("normal", "crossfit")]
+)
 def test_grid_starts_from_the_target_of_the_training_samples(method, init):
     assert_same_as_loop(SuquanClassifier, method, *make_problem(36, 50), init=init)
 

@@ -1,5 +1,6 @@
 import pickle
 
+import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -316,10 +317,13 @@ def test_fold_without_a_class_is_named():
 
 def test_result_does_not_depend_on_the_number_of_jobs_and_repeats_with_the_seed():
     X, y = make_problem()
-    models = [
-        SuquanClassifierCV(["joint", "crossfit"], **SMALL, n_jobs=n_jobs).fit(X, y)
-        for n_jobs in (1, 2, 1)
-    ]
+    with joblib.parallel_config(
+        backend="threading"
+    ):  # processes are started in the tests of compare
+        models = [
+            SuquanClassifierCV(["joint", "crossfit"], **SMALL, n_jobs=n_jobs).fit(X, y)
+            for n_jobs in (1, 2, 1)
+        ]
     for model in models[1:]:
         for key in ("split2_test_score", "mean_test_score"):
             np.testing.assert_array_equal(model.cv_results_[key], models[0].cv_results_[key])
