@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks._table import RESULTS, markdown, write_csv
 from suquan import SuquanClassifier
 from suquan.datasets import make_corrupted_classification
-from suquan.objective import JointProblem
-from suquan.solvers.linear import LinearFit, solve_w
+from suquan.fitting import Settings, encode, make_problem, make_start, rank
+from suquan.solvers.linear import LinearFit
 from suquan.solvers.target import solve_target
 from suquan.target_sets import TARGET_SETS
 
@@ -50,21 +50,21 @@ class Study:
             alpha=alpha * n_features,
             smoothness=SMOOTHNESS_PER_FEATURE * n_features,
         )
-        data = model._encode(X, y, None)
-        operator = model._operator(data.X)
-        self.problem: JointProblem = model._problem(
-            operator, data.loss, data.y, data.weights, data.smoothness_unit
-        )
-        self.start = model._start(data.X, data.weights, n_features)
+        settings = Settings.of(model)
+        data = encode(model, settings, X, y, None)
+        operator = rank(settings, data.X)
+        self.problem = make_problem(settings, operator, data.loss, data.y, data.weights)
+        self.start = make_start(settings, data.X, data.weights, n_features)
         self.target = TARGET_SETS["joint"].at(self.problem.node_smoothness)
 
     def w_step(self, f: np.ndarray, start: LinearFit | None = None) -> tuple[LinearFit, float]:
         """Best (w, b), and φ(f)."""
         problem = self.problem
-        A = problem.w_design(f)
-        if len(A) <= A.shape[1]:
+        if problem.operator.n_samples <= problem.operator.n_features:
             start = None
-        fit = solve_w(A, problem.loss, problem.y, problem.s, problem.alpha, tol=W_TOL, start=start)
+        fit = problem.w_design(f).solve(
+            problem.loss, problem.y, problem.s, problem.alpha, tol=W_TOL, max_iter=500, start=start
+        )
         return fit, fit.objective + problem.roughness(f)
 
     def f_step(self, fit: LinearFit, f: np.ndarray) -> tuple[np.ndarray, float]:
@@ -85,7 +85,7 @@ class Study:
     def gradient(self, fit: LinearFit) -> np.ndarray:
         """Gradient in f of the loss, at the best (w, b)."""
         problem = self.problem
-        slopes = problem.s * problem.loss.gradient(problem.y, fit.u)
+        slopes = problem.loss.gradient(problem.y, fit.u, problem.s)
         g = slopes @ problem.f_design(fit.w)
         return g - g.mean()
 

@@ -15,11 +15,15 @@ from scipy import stats
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score, fbeta_score, make_scorer, precision_score
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from suquan import compare, comparison, quantile_normalize
+from suquan import _tasks, compare, comparison, quantile_normalize
 from suquan._progress import Progress
-from suquan.comparison import METHOD_NAMES, Outcome, _verdict
+from suquan._tasks import Outcome
+from suquan.comparison import METHOD_NAMES, _verdict
 from suquan.statistics import Difference, corrected_difference, holm
 
 SETTINGS = {
@@ -105,7 +109,7 @@ def test_best_fixed_is_the_target_with_the_best_inner_score_of_each_fold(tmp_pat
     X, y = make_problem()
     fixed = ["median", "normal", "uniform", "cauchy"]
     result = compare(X, y, methods=["raw", *fixed], checkpoint=tmp_path, **SETTINGS)
-    store = comparison._Store(tmp_path)
+    store = _tasks.Store(tmp_path)
     for k in range(3):
         outcomes = {name: store.load((name, k)) for name in fixed}
         best = max(fixed, key=lambda name: outcomes[name].inner_score)
@@ -176,7 +180,7 @@ def test_nothing_of_a_test_fold_reaches_any_choice(tmp_path):
         np.testing.assert_allclose(before.targets[name], after.targets[name], atol=1e-12)
     for name in METHOD_NAMES:
         first, second = (
-            comparison._Store(tmp_path / side).load((name, 0)) for side in ("before", "after")
+            _tasks.Store(tmp_path / side).load((name, 0)) for side in ("before", "after")
         )
         assert first.inner_score == pytest.approx(second.inner_score, abs=1e-12)
     assert np.any(before.folds["score"] != after.folds["score"])
@@ -206,6 +210,22 @@ class Recorder(ClassifierMixin, BaseEstimator):
         return X[:, 0]
 
 
+def test_class_weights_of_a_fold_do_not_depend_on_labels_of_the_held_out_samples(tmp_path):
+    X, y = make_problem()
+    train, test = np.arange(40), np.arange(40, 60)
+    settings = {
+        **SETTINGS, "outer_cv": [(train, test)], "class_weight": "balanced", "methods": ["normal", "joint"],
+        "scoring": "neg_log_loss",
+    }  # fmt: skip
+    inner = []
+    for name, share in (("few", 0.05), ("many", 0.95)):
+        y[test] = np.arange(20) < 20 * share
+        compare(X, y, checkpoint=tmp_path / name, **settings)
+        store = _tasks.Store(tmp_path / name)
+        inner.append([store.load((method, 0)).inner_score for method in settings["methods"]])
+    np.testing.assert_array_equal(*inner)
+
+
 def test_estimators_of_the_user_see_the_same_folds():
     X, y = make_problem()
     Recorder.seen.clear()
@@ -227,9 +247,8 @@ def test_regression_grouped_folds_and_l1_are_compared():
     assert np.any(sparse.folds["score"] != ridge.folds["score"])
 
 
-@pytest.mark.parametrize("n_features", [10, 70])
-def test_result_does_not_depend_on_the_number_of_jobs(n_features):
-    X, y = make_problem(n_features=n_features)
+def test_result_does_not_depend_on_the_number_of_jobs():
+    X, y = make_problem(n_features=70)
     methods = ["raw", "median", *FEW]
     assert_same(*(compare(X, y, methods=methods, n_jobs=n, **SETTINGS) for n in (1, 2)))
 
@@ -290,11 +309,56 @@ def test_checkpoint_of_other_data_or_settings_is_refused(tmp_path):
             )
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"scoring": make_scorer(f1_score)}, {"scoring": make_scorer(precision_score)}),
+        (
+            {"scoring": make_scorer(fbeta_score, beta=1)},
+            {"scoring": make_scorer(fbeta_score, beta=2)},
+        ),
+        ({"scoring": lambda model, X, y: 0.25}, {"scoring": lambda model, X, y: 0.75}),
+        (
+            {
+                "methods": [
+                    ("mine", make_pipeline(*[StandardScaler()] * 30, LogisticRegression(C=1.0)))
+                ]
+            },
+            {
+                "methods": [
+                    ("mine", make_pipeline(*[StandardScaler()] * 30, LogisticRegression(C=9.0)))
+                ]
+            },
+        ),
+        (
+            {"inner_cv": StratifiedKFold(2)},
+            {"inner_cv": StratifiedKFold(2, shuffle=True, random_state=3)},
+        ),
+    ],
+)
+def test_checkpoint_tells_scorers_long_estimators_and_splitters_apart(tmp_path, first, second):
+    X, y = make_problem()
+    settings = {**SETTINGS, "methods": ["normal"], "checkpoint": tmp_path}
+    before = compare(X, y, **{**settings, **first})
+    assert_same(before, compare(X, y, **{**settings, **first}))
+    with pytest.raises(ValueError, match="belongs to other data or settings"):
+        compare(X, y, **{**settings, **second})
+
+
+def test_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
+    X, y = make_problem()
+    settings = {**SETTINGS, "methods": ["normal"], "checkpoint": tmp_path}
+    compare(X, y, **settings)
+    monkeypatch.setattr(comparison, "__version__", "0.0.0")
+    with pytest.raises(ValueError, match="belongs to other data or settings"):
+        compare(X, y, **settings)
+
+
 def test_failed_write_leaves_neither_the_file_nor_a_temporary_one(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    store = comparison._Store.open(tmp_path, "x")
+    store = _tasks.Store.open(tmp_path, "x")
     monkeypatch.setattr(np, "savez", fail)
     with pytest.raises(OSError, match="disk full"):
         store.save(("normal", 0), Outcome(0.5, 0.5, 1.0, 0.0, 0, 0.0, np.empty(0)))
@@ -356,11 +420,13 @@ def test_progress_is_a_bar_with_the_time_left_on_a_terminal(monkeypatch):
 
 
 INTERRUPTED = """
+import signal
 import sys
 from suquan import compare
 from suquan.datasets import make_corrupted_classification
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where the parent ignores it
     X, y = make_corrupted_classification(200, 30, random_state=0)
     compare(X, y, methods=["normal", "joint", "crossfit"], outer_cv=5, inner_cv=2, n_jobs=2,
             alphas=3, smoothnesses=2,
@@ -388,7 +454,7 @@ def wait_until(condition, seconds=120):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-@pytest.mark.parametrize("everyone", [True, False])
+@pytest.mark.parametrize("everyone", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_ctrl_c_leaves_a_valid_checkpoint_and_no_process(tmp_path, everyone):
     script, checkpoint = tmp_path / "script.py", tmp_path / "checkpoint"
     script.write_text(INTERRUPTED)
@@ -466,6 +532,18 @@ def test_bad_input_is_refused_with_a_clear_message(other, message):
 def test_parameters_that_compare_does_not_take_are_refused(name):
     with pytest.raises(TypeError, match=f"unknown parameter '{name}'"):
         compare(*make_problem(), methods=["normal"], **{name: 1.0}, **SETTINGS)
+
+
+def test_loss_decides_the_task():
+    X, y = make_problem(task="regression")
+    counts = np.round(y - y.min())
+    settings = {**SETTINGS, "outer_cv": KFold(3), "methods": ["normal"], "scoring": "r2"}
+    result = compare(X, counts, loss="squared", **settings)
+    assert np.all(result.folds["score"] > 0)
+    with pytest.raises(ValueError, match="roc_auc"):
+        compare(X, counts, loss="squared", **{**settings, "scoring": "roc_auc"})
+    with pytest.raises(ValueError, match="loss is 'hinge'"):
+        compare(X, counts, loss="hinge", **settings)
 
 
 def test_methods_and_scorers_that_do_not_fit_the_task_are_refused():

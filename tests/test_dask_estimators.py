@@ -28,6 +28,7 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 TASKS = ("logistic", "softmax", "squared")
+VALUES = ("squared", "huber", "poisson")
 METHODS = ("fixed", "f0", "bnd", "spav", "joint", "crossfit", "svd")
 
 
@@ -40,6 +41,8 @@ def make_task(task, n_samples, n_features, *, seed=0, decimals=1):
         return X, np.where(2 * u + rng.logistic(size=n_samples) > 0, "yes", "no")
     if task == "softmax":
         return X, np.digitize(u + 0.3 * rng.standard_normal(n_samples), [-0.5, 0.5])
+    if task == "poisson":
+        return X, rng.poisson(np.exp(u))
     return X, u + 0.3 * rng.standard_normal(n_samples)
 
 
@@ -72,7 +75,8 @@ def assert_same_fit(model, X, y, blocks=None, atol=1e-6, **fit_options):
 
 
 def make_model(task, method, **parameters):
-    kind = SuquanRegressor if task == "squared" else SuquanClassifier
+    kind = SuquanRegressor if task in VALUES else SuquanClassifier
+    parameters = {"loss": task, **parameters}
     parameters = {"alpha": 0.01, "random_state": 0, "cv": 3, "n_repeats": 2, **parameters}
     return kind(method, **parameters)
 
@@ -85,6 +89,13 @@ def make_model(task, method, **parameters):
 def test_fit_on_blocks_equals_fit_in_memory(method, task, n_features):
     X, y = make_task(task, 60, n_features)
     assert_same_fit(make_model(task, method), X, y)
+
+
+@pytest.mark.parametrize("task", ["huber", "poisson"])
+@pytest.mark.parametrize("method", ["joint", "crossfit"])
+def test_other_losses_on_blocks(method, task):
+    X, y = make_task(task, 60, 12)
+    assert_same_fit(make_model(task, method, alpha=0.1), X, y)
 
 
 @pytest.mark.parametrize("task", TASKS)

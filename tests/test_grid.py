@@ -7,7 +7,10 @@ import pytest
 from scipy.special import expit
 
 from suquan import SuquanClassifier, SuquanRegressor, quantile_normalize
-from suquan.model_selection import Candidate, RankedData, make_candidates
+from suquan.fitting import Settings, encode
+from suquan.folds import Candidate, RankedData
+from suquan.methods import resolve_method
+from suquan.model_selection import make_candidates
 from suquan.solvers.knot_grams import KnotGrams
 
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
@@ -27,9 +30,9 @@ def make_problem(n_samples=60, n_features=12, task="binary", seed=0):
 
 
 def ranked(estimator, X, y, sample_weight=None, groups=None):
-    data = estimator._encode(X, y, sample_weight)
-    return RankedData(
-        estimator._operator(data.X), data.X, data.labels, data.y, data.weights, groups, data.loss
+    settings = Settings.of(estimator)
+    return settings, RankedData.of(
+        settings, encode(estimator, settings, X, y, sample_weight), groups
     )
 
 
@@ -43,10 +46,10 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
     test = np.arange(len(y))[1::3]
     train = np.setdiff1d(np.arange(len(y)), test)
     candidates = make_candidates([method], alphas, smoothnesses, max_rounds)
-    data = ranked(estimator, X, y, weights, groups)
+    settings, data = ranked(estimator, X, y, weights, groups)
     if through_blocks:
         data = replace(data, grams=KnotGrams.of(data.operator, estimator.n_knots))
-    fits = data.fit(estimator, candidates, train)
+    fits = data.fit(settings, candidates, train)
     outputs = data.outputs(fits, train, test)
     part = None if weights is None else weights[train]
     for candidate, (_, fit), shared in zip(candidates, fits, outputs, strict=True):
@@ -78,6 +81,11 @@ def test_grid_gives_the_values_of_a_plain_loop_for_classes_and_regression(method
     assert_same_as_loop(SuquanClassifier, method, *make_problem(task="classes"), **levels)
     assert_same_as_loop(SuquanRegressor, method, *make_problem(task="regression"), **levels)
     assert_same_as_loop(SuquanRegressor, method, *make_problem(36, 50, "regression"), **levels)
+    levels["alphas"] = [0.1, 1.0]
+    X, y = make_problem(task="regression")
+    assert_same_as_loop(SuquanRegressor, method, X, y, loss="huber", **levels)
+    y = np.round(np.exp(0.5 * y))
+    assert_same_as_loop(SuquanRegressor, method, X, y, loss="poisson", **levels)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -85,8 +93,10 @@ def test_grid_gives_the_values_of_a_plain_loop_on_knots(method):
     assert_same_as_loop(SuquanClassifier, method, *make_problem(36, 50), n_knots=9)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+RULES = ("average", "first", "mean_rank")
+
+
+@pytest.mark.parametrize(("method", "ties"), list(zip(METHODS, RULES * 3, strict=False)))
 def test_blocks_of_knots_give_the_values_of_a_plain_loop(method, ties):
     X, y = make_problem(36, 50)
     X[:, :5] = np.round(X[:, :5], 1)
@@ -111,8 +121,8 @@ def test_blocks_of_knots_are_used_where_they_pay_and_only_there():
 
     def has_blocks(n_folds=3, **parameters):
         estimator = SuquanClassifier("joint", **{"n_knots": 9, **parameters})
-        data = ranked(estimator, X, y)
-        return data.with_knot_grams(estimator, candidates, n_folds, None).grams is not None
+        settings, data = ranked(estimator, X, y)
+        return data.with_knot_grams(settings, candidates, n_folds, None).grams is not None
 
     assert has_blocks()
     assert not has_blocks(n_folds=1)
@@ -128,8 +138,7 @@ def test_grid_gives_the_values_of_a_plain_loop_with_an_l1_penalty(method):
     )
 
 
-@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "ties"), list(zip(METHODS[::-1], RULES * 3, strict=False)))
 def test_grid_gives_the_values_of_a_plain_loop_with_ties_and_missing_values(method, ties):
     X, y = make_problem()
     X = np.round(X)
@@ -137,8 +146,9 @@ def test_grid_gives_the_values_of_a_plain_loop_with_ties_and_missing_values(meth
     assert_same_as_loop(SuquanClassifier, method, X, y, missing="ignore", ties=ties)
 
 
-@pytest.mark.parametrize("init", ["median", "mean", "normal"])
-@pytest.mark.parametrize("method", ["fixed", "joint", "crossfit"])
+@pytest.mark.parametrize(
+    ("init", "method"), [("median", "fixed"), ("mean", "joint"), ("normal", "crossfit")]
+)
 def test_grid_starts_from_the_target_of_the_training_samples(method, init):
     assert_same_as_loop(SuquanClassifier, method, *make_problem(36, 50), init=init)
 
@@ -167,14 +177,14 @@ def test_grid_answers_in_the_order_of_the_candidates():
     X, y = make_problem()
     estimator = SuquanClassifier(random_state=0)
     candidates = [
-        Candidate("bnd", 0.1, 0.0, 1),
-        Candidate("fixed", 1.0, 0.0, 0),
-        Candidate("bnd", 1.0, 0.0, 1),
-        Candidate("fixed", 0.1, 0.0, 0),
+        Candidate(resolve_method("bnd"), 0.1, 0.0, 1),
+        Candidate(resolve_method("fixed"), 1.0, 0.0, 0),
+        Candidate(resolve_method("bnd"), 1.0, 0.0, 1),
+        Candidate(resolve_method("fixed"), 0.1, 0.0, 0),
     ]
-    data, train = ranked(estimator, X, y), np.arange(len(y))
-    together = data.fit(estimator, candidates, train)
+    (settings, data), train = ranked(estimator, X, y), np.arange(len(y))
+    together = data.fit(settings, candidates, train)
     for candidate, (f, fit) in zip(candidates, together, strict=True):
-        ((f_alone, alone),) = data.fit(estimator, [candidate], train)
+        ((f_alone, alone),) = data.fit(settings, [candidate], train)
         np.testing.assert_allclose(f, f_alone, atol=1e-7)
         np.testing.assert_allclose(fit.w, alone.w, atol=1e-6)

@@ -1,5 +1,6 @@
 import pickle
 
+import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -15,11 +16,13 @@ from suquan import (
     SuquanClassifierCV,
     SuquanRegressor,
     SuquanRegressorCV,
+    load_model,
     quantile_normalize,
+    save_model,
 )
+from suquan.folds import Candidate
+from suquan.methods import METHODS
 from suquan.model_selection import (
-    SIMPLEST_FIRST,
-    Candidate,
     alpha_grid,
     choose,
     make_candidates,
@@ -85,12 +88,12 @@ def test_bad_parameters_are_refused_with_a_clear_message(parameters, message):
 
 def test_candidates_vary_smoothness_and_rounds_only_where_they_are_used():
     found = make_candidates(["fixed", "bnd", "joint"], np.array([1.0, 2.0]), np.array([0.0, 3.0]))
-    assert [c for c in found if c.method == "fixed"] == [
-        Candidate("fixed", 1.0, 0.0, 0),
-        Candidate("fixed", 2.0, 0.0, 0),
+    assert [c for c in found if c.method.name == "fixed"] == [
+        Candidate(METHODS["fixed"], 1.0, 0.0, 0),
+        Candidate(METHODS["fixed"], 2.0, 0.0, 0),
     ]
-    assert {c.smoothness for c in found if c.method == "bnd"} == {0.0}
-    assert {(c.smoothness, c.max_rounds) for c in found if c.method == "joint"} == {
+    assert {c.smoothness for c in found if c.method.name == "bnd"} == {0.0}
+    assert {(c.smoothness, c.max_rounds) for c in found if c.method.name == "joint"} == {
         (0.0, 5),
         (3.0, 5),
     }
@@ -102,14 +105,14 @@ def test_candidates_vary_smoothness_and_rounds_only_where_they_are_used():
 
 
 def line(scores, alpha=1.0):
-    return [Candidate("joint", alpha, float(k), 1) for k in range(len(scores))]
+    return [Candidate(METHODS["joint"], alpha, float(k), 1) for k in range(len(scores))]
 
 
 def test_smoothed_scores_are_means_over_neighbouring_smoothness():
     scores = np.array([0.9, 0.3, 0.6, 0.3])
     expected = [0.6, 0.6, 0.4, 0.45]
     np.testing.assert_allclose(smooth_scores(line(scores), scores), expected)
-    other = [Candidate("joint", 2.0, 0.0, 1), Candidate("fixed", 1.0, 0.0, 0)]
+    other = [Candidate(METHODS["joint"], 2.0, 0.0, 1), Candidate(METHODS["fixed"], 1.0, 0.0, 0)]
     together = smooth_scores([*line(scores), *other], np.r_[scores, 0.1, 0.2])
     np.testing.assert_allclose(together, [*expected, 0.1, 0.2])
 
@@ -121,7 +124,7 @@ def test_smoothed_selection_passes_over_a_lonely_peak():
 
 
 def test_equal_scores_go_to_the_larger_alpha():
-    candidates = [Candidate("fixed", alpha, 0.0, 0) for alpha in (0.1, 10.0, 1.0)]
+    candidates = [Candidate(METHODS["fixed"], alpha, 0.0, 0) for alpha in (0.1, 10.0, 1.0)]
     for selection in ("best", "smoothed", "one_se"):
         assert choose(candidates, np.full((3, 4), 0.7), selection, 0.5) == 1
 
@@ -130,24 +133,27 @@ def test_equal_scores_go_to_the_larger_alpha():
 def test_one_se_takes_what_lies_within_the_corrected_standard_error(share):
     best = np.array([0.80, 0.90, 0.85, 0.95])
     error = np.std(best, ddof=1) * np.sqrt(1 / 4 + share)
-    candidates = [Candidate("joint", 1.0, 0.0, 1), Candidate("fixed", 1.0, 0.0, 0)]
+    candidates = [
+        Candidate(METHODS["joint"], 1.0, 0.0, 1),
+        Candidate(METHODS["fixed"], 1.0, 0.0, 0),
+    ]
     inside, outside = best.mean() - 0.999 * error, best.mean() - 1.001 * error
     assert choose(candidates, np.stack([best, np.full(4, inside)]), "one_se", share) == 1
     assert choose(candidates, np.stack([best, np.full(4, outside)]), "one_se", share) == 0
 
 
 def test_one_se_prefers_the_simpler_method_then_more_smoothness_then_more_alpha():
-    assert SIMPLEST_FIRST == ("fixed", "svd", "spav", "bnd", "f0", "joint", "crossfit")
-    candidates = [Candidate(m, 1.0, 0.0, 1) for m in reversed(SIMPLEST_FIRST)]
+    simplest_first = ("fixed", "svd", "spav", "bnd", "f0", "joint", "crossfit")
+    candidates = [Candidate(METHODS[m], 1.0, 0.0, 1) for m in reversed(simplest_first)]
     while len(candidates) > 1:
         scores = np.full((len(candidates), 3), 0.5)
         assert choose(candidates, scores, "one_se", 0.5) == len(candidates) - 1
         candidates.pop()
     candidates = [
-        Candidate("joint", 9.0, 0.1, 1),
-        Candidate("joint", 1.0, 0.2, 1),
-        Candidate("joint", 2.0, 0.2, 1),
-        Candidate("crossfit", 9.0, 9.0, 1),
+        Candidate(METHODS["joint"], 9.0, 0.1, 1),
+        Candidate(METHODS["joint"], 1.0, 0.2, 1),
+        Candidate(METHODS["joint"], 2.0, 0.2, 1),
+        Candidate(METHODS["crossfit"], 9.0, 9.0, 1),
     ]
     assert choose(candidates, np.full((4, 3), 0.5), "one_se", 0.5) == 2
 
@@ -311,10 +317,13 @@ def test_fold_without_a_class_is_named():
 
 def test_result_does_not_depend_on_the_number_of_jobs_and_repeats_with_the_seed():
     X, y = make_problem()
-    models = [
-        SuquanClassifierCV(["joint", "crossfit"], **SMALL, n_jobs=n_jobs).fit(X, y)
-        for n_jobs in (1, 2, 1)
-    ]
+    with joblib.parallel_config(
+        backend="threading"
+    ):  # processes are started in the tests of compare
+        models = [
+            SuquanClassifierCV(["joint", "crossfit"], **SMALL, n_jobs=n_jobs).fit(X, y)
+            for n_jobs in (1, 2, 1)
+        ]
     for model in models[1:]:
         for key in ("split2_test_score", "mean_test_score"):
             np.testing.assert_array_equal(model.cv_results_[key], models[0].cv_results_[key])
@@ -328,6 +337,34 @@ def test_rounds_are_chosen_from_a_list():
     model = SuquanClassifierCV("joint", max_rounds=[1, 4], **SMALL).fit(X, y)
     assert set(model.cv_results_["param_max_rounds"]) == {1, 4}
     assert model.n_rounds_ <= model.cv_results_["param_max_rounds"][model.best_index_]
+
+
+def test_second_fit_forgets_the_first_one(tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = make_problem(n_features=30)
+    frame = pd.DataFrame(X, columns=[f"gene {j}" for j in range(30)])
+    model = SuquanClassifierCV(["svd", "fixed"], **SMALL).fit(frame, y)
+    model.leftover_ = 1
+    model.set_params(method="fixed").fit(X[:, :20], y)
+    for name in ("feature_names_in_", "singular_values_", "leftover_"):
+        assert not hasattr(model, name)
+    loaded = load_model(save_model(model, tmp_path / "model.suquan"))
+    np.testing.assert_array_equal(
+        loaded.decision_function(X[:, :20]), model.decision_function(X[:, :20])
+    )
+
+
+def test_balanced_weights_of_a_fold_count_its_training_samples():
+    X, y = make_problem()
+    y[40:] = np.arange(20) < 2  # rarer among the held-out samples of the only split
+    splits = [(np.arange(40), np.arange(40, 60))]
+    settings = {**SMALL, "cv": splits, "class_weight": "balanced", "scoring": "neg_log_loss"}
+    results = SuquanClassifierCV(["fixed", "bnd"], **settings).fit(X, y).cv_results_
+    for k, params in enumerate(results["params"]):
+        params = {**params, "max_rounds": params["max_rounds"] or None}
+        plain = SuquanClassifier(**params, class_weight="balanced").fit(X[:40], y[:40])
+        score = -log_loss(y[40:], plain.predict_proba(X[40:]))
+        assert results["split0_test_score"][k] == pytest.approx(score, abs=1e-5)
 
 
 def test_estimator_is_cloned_and_pickled():

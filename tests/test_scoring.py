@@ -8,6 +8,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from suquan._scoring import OutputScorer, roc_auc
+from suquan.fitting import Samples
+from suquan.losses import Logistic
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.booleans())
@@ -29,6 +31,9 @@ def test_all_models_at_once_score_like_scikit_learn_does_one_by_one(labels):
     models = [LogisticRegression(C=C).fit(X, y) for C in (0.01, 1.0)]
     outputs = [model.decision_function(X)[:, None] for model in models]
     for scoring in ("roc_auc", "accuracy", "neg_log_loss"):
-        scorer = OutputScorer.of(models[0], scoring, y, (y == labels[1]) * 1.0, labels)
+        ones = np.ones(40)
+        encoded = np.where(y == labels[1], 1.0, -1.0)
+        samples = Samples(X, y, encoded, ones, ones > 0, Logistic(), labels)
+        scorer = OutputScorer.of(models[0], scoring, samples)
         expected = [scorer.of_model(model, X, y) for model in models]
         np.testing.assert_allclose(scorer(outputs, y), expected, rtol=0, atol=1e-12)

@@ -17,7 +17,8 @@ from unittest.mock import patch
 import numpy as np
 from scipy.optimize import minimize
 
-from suquan.solvers import alternation, grid
+from suquan import fitting, folds
+from suquan.solvers import alternation
 from suquan.solvers.spectral import spectral_target
 from suquan.solvers.target import TargetFit
 
@@ -55,9 +56,9 @@ def solve_increments(D, loss, y, s, g, Q, strength, *, monotone=True) -> TargetF
     def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
         d, b = theta[:-1], theta[-1]
         u = A @ d + b
-        slope, rough = s * loss.gradient(y, u), strength * (Q @ d)
+        slope, rough = loss.gradient(y, u, s), strength * (Q @ d)
         gradient = np.append(A.T @ slope + 2.0 * rough, slope.sum())
-        return float(s @ loss.value(y, u) + d @ rough), gradient
+        return loss.value(y, u, s) + float(d @ rough), gradient
 
     lowest = 0.0 if monotone else None
     found = minimize(
@@ -77,7 +78,7 @@ def other_penalty(name: str) -> Iterator[None]:
     """The f-step of `PENALTIES[name]`, or the library's penalty without the order ("any_order")."""
     make, monotone = PENALTIES.get(name, differences), name != "any_order"
 
-    def f_step(problem, D, y, s, g, target_set, tol, max_iter) -> TargetFit:
+    def f_step(problem, D, y, s, g, steps) -> TargetFit:
         Q = make(len(g) - 1)
         return solve_increments(
             D, problem.loss, y, s, g, Q, problem.node_smoothness, monotone=monotone
@@ -90,17 +91,14 @@ def other_penalty(name: str) -> Iterator[None]:
 @contextmanager
 def svd_start() -> Iterator[None]:
     """Rounds that start from svd's target of the same training samples."""
-    import suquan.linear_model as linear_model
-    import suquan.model_selection as model_selection
 
-    def fit_grid(problem: Any, g: Any, *arguments: Any, **settings: Any) -> Any:
-        return grid.fit_grid(problem, spectral_target(problem).g, *arguments, **settings)
+    def started(fit: Callable) -> Callable:
+        def fit_from_svd(problem: Any, g: Any, *arguments: Any) -> Any:
+            return fit(problem, spectral_target(problem)[0], *arguments)
 
-    def fit_crossfit(problem: Any, g: Any, *arguments: Any, **settings: Any) -> Any:
-        start = spectral_target(problem).g
-        return alternation.fit_crossfit(problem, start, *arguments, **settings)
+        return fit_from_svd
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(model_selection, "fit_grid", fit_grid))
-        stack.enter_context(patch.object(linear_model, "fit_crossfit", fit_crossfit))
+        stack.enter_context(patch.object(folds, "fit_grid", started(alternation.fit_grid)))
+        stack.enter_context(patch.object(fitting, "fit_method", started(alternation.fit_method)))
         yield

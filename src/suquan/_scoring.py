@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import check_scoring
+
+from suquan.fitting import Samples, decision_values, predicted_classes
+from suquan.losses import Loss
 
 
 @dataclass(frozen=True)
@@ -24,26 +26,24 @@ class OutputScorer:
 
     scorer: Any
     scoring: Any
+    loss: Loss
     classes: np.ndarray | None
 
     @classmethod
-    def of(
-        cls,
-        estimator: Any,
-        scoring: Any,
-        labels: np.ndarray,
-        y: np.ndarray,
-        classes: np.ndarray | None,
-    ) -> OutputScorer:
-        """Scorer of this name or function; a ValueError where it cannot score the task at all."""
-        scorer = cls(check_scoring(estimator, scoring=scoring), scoring, classes)
-        scorer._try(labels, y)
-        return scorer
+    def of(cls, estimator: Any, scoring: Any, samples: Samples) -> OutputScorer:
+        """Scorer of this name or function; a ValueError where it cannot score the samples' task at all."""
+        made = cls(
+            check_scoring(estimator, scoring=scoring), scoring, samples.loss, samples.classes
+        )
+        made._try(samples)
+        return made
 
     def __call__(self, outputs: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
         """Scores of several models on the same samples, (n_models,)."""
-        if self.classes is not None and len(self.classes) == 2 and self.scoring == "roc_auc":
-            return roc_auc(np.stack([u[:, 0] for u in outputs]), labels == self.classes[1])
+        classes = self.classes
+        if classes is not None and len(classes) == 2 and self.scoring == "roc_auc":
+            u = np.stack([decision_values(u, classes) for u in outputs])
+            return roc_auc(u, labels == classes[1])
         return np.array([self._of_output(u, labels) for u in outputs])
 
     def of_model(self, model: Any, X: np.ndarray, labels: np.ndarray) -> float:
@@ -51,21 +51,23 @@ class OutputScorer:
         return float(self.scorer(model, X, labels))
 
     def _of_output(self, u: np.ndarray, labels: np.ndarray) -> float:
-        known = KnownRegressor(u) if self.classes is None else KnownClassifier(u, self.classes)
+        known = KnownClassifier(u, self.classes, self.loss)
+        if self.classes is None:
+            known = KnownRegressor(u, self.loss)
         return self.of_model(known, np.zeros((len(labels), 1)), labels)
 
-    def _try(self, labels: np.ndarray, y: np.ndarray) -> None:
-        if self.classes is None:
-            task, u, known = "regression", y[:, None], np.ones(len(y), dtype=bool)
-        else:
-            n_classes = len(self.classes)
-            task = f"classification with {n_classes} classes"
-            u = np.zeros((len(y), 1 if n_classes == 2 else n_classes))
-            known = np.isin(labels, self.classes)
+    def _try(self, samples: Samples) -> None:
+        task, known = "regression", samples.used
+        if self.classes is not None:
+            task = f"classification with {len(self.classes)} classes"
+            known = np.isin(samples.labels, self.classes)
+        labels = samples.labels[known]
+        constant = self.loss.best_constant(samples.y[known], np.ones(len(labels)))
+        u = np.broadcast_to(constant, (len(labels), self.loss.n_outputs))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._of_output(u[known], labels[known])
+                self._of_output(u, labels)
         except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"scoring={self.scoring!r} does not fit {task}: {error}") from error
 
@@ -83,26 +85,21 @@ def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
 class KnownClassifier(ClassifierMixin, BaseEstimator):
     """Classifier whose scores on the next samples are known, for scorers that ask an estimator."""
 
-    def __init__(self, u: np.ndarray, classes: np.ndarray) -> None:
-        self.u = u
-        self.classes = classes
+    def __init__(self, u: np.ndarray, classes: Any, loss: Loss) -> None:
+        self.u, self.classes, self.loss = u, classes, loss
         self.classes_ = classes
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Known scores."""
-        return self.u[:, 0] if self.u.shape[1] == 1 else self.u
+        return decision_values(self.u, self.classes_)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities that follow from them."""
-        if self.u.shape[1] == 1:
-            return np.column_stack([expit(-self.u[:, 0]), expit(self.u[:, 0])])
-        return softmax(self.u, axis=1)
+        return self.loss.mean(self.u)
 
     def predict(self, X: Any) -> np.ndarray:
         """Classes that follow from them."""
-        if self.u.shape[1] == 1:
-            return self.classes_[(self.u[:, 0] > 0).astype(np.intp)]
-        return self.classes_[np.argmax(self.u, axis=1)]
+        return predicted_classes(self.u, self.classes_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -111,12 +108,12 @@ class KnownClassifier(ClassifierMixin, BaseEstimator):
 class KnownRegressor(RegressorMixin, BaseEstimator):
     """Regressor whose predictions on the next samples are known."""
 
-    def __init__(self, u: np.ndarray) -> None:
-        self.u = u
+    def __init__(self, u: np.ndarray, loss: Loss) -> None:
+        self.u, self.loss = u, loss
 
     def predict(self, X: Any) -> np.ndarray:
         """Known predictions."""
-        return self.u[:, 0]
+        return self.loss.mean(self.u)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

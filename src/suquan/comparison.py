@@ -1,66 +1,58 @@
-"""Nested cross-validation of all methods on the same folds, and what it says about learning the target."""
+"""Nested cross-validation of all methods on the same folds, and what it says about learning the target.
+
+:func:`compare` poses a study, runs its tasks (one method on one outer fold each) side by side, keeps finished
+ones in a checkpoint, and makes tables and a verdict of them.
+"""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import io
-import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import joblib
 import numpy as np
-from joblib import Parallel, delayed
-from joblib.externals.loky.process_executor import TerminatedWorkerError
+import sklearn
 from sklearn.base import clone
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
 from suquan._dask._common import is_dask_array
 from suquan._files import replace_file
-from suquan._progress import Progress
 from suquan._scoring import OutputScorer
+from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
+from suquan._version import __version__
+from suquan.fitting import Settings, check_method, encode, make_start
+from suquan.folds import Candidate, RankedData, make_splits, test_share
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
-from suquan.losses import Squared
+from suquan.losses import make_loss
+from suquan.methods import METHODS, Method, resolve_method
 from suquan.model_selection import (
-    Candidate,
-    RankedData,
     alpha_grid,
     choose,
     make_candidates,
-    make_splits,
+    ranks_of,
     smoothness_grid,
 )
-from suquan.solvers.alternation import W_TOL
-from suquan.solvers.linear import LinearFit, RidgeDesign, solve_w
+from suquan.objective import W_TOL, Splits, make_design
+from suquan.solvers.linear import RidgeDesign
 from suquan.statistics import Difference, corrected_difference, holm, wilcoxon_greater
+from suquan.target_sets import TargetSet
 from suquan.targets import LEARNED as DATA_TARGETS
 
 FIXED = ("median", "mean", "normal", "uniform", "exponential", "cauchy")
-LEARNED = ("svd", "f0", "bnd", "spav", "joint", "crossfit")
+LEARNED = tuple(name for name in METHODS if name != "fixed")
 METHOD_NAMES = ("raw", *FIXED, *LEARNED)
 BEST_FIXED = "best_fixed"
 # The contrast of the verdict, fixed in advance.
 VERDICT_METHOD = "crossfit"
 # Parameters of the estimators that the comparison sets itself.
-_CHOSEN_HERE = {"method", "alpha", "smoothness"}
-
-
-class Outcome(NamedTuple):
-    """Result of one method on one outer fold."""
-
-    score: float
-    inner_score: float
-    alpha: float
-    smoothness: float
-    rounds: int
-    seconds: float
-    target: np.ndarray  # learned target, empty where there is none
+_CHOSEN_HERE = {"method", "alpha", "smoothness", "loss"}
 
 
 @dataclass(frozen=True)
@@ -151,6 +143,7 @@ def compare(
     checkpoint: Any = None,
     progress: bool = True,
     n_permutations: int = 0,
+    loss: Any = None,
     **parameters: Any,
 ) -> Comparison:
     """Compare methods by nested cross-validation: does learning the target help on these data?
@@ -163,10 +156,11 @@ def compare(
     ----------
     X : array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
-    methods : sequence of names or (name, estimator) pairs
+    methods : sequence of names, objects or (name, object) pairs
         "raw" (centred and scaled by one mean and one standard deviation of the training samples), the
         fixed targets "median", "mean", "normal", "uniform", "exponential", "cauchy", the learned ones
-        "svd", "f0", "bnd", "spav", "joint", "crossfit", and any scikit-learn estimators.
+        "svd", "f0", "bnd", "spav", "joint", "crossfit". An object is a :class:`suquan.methods.Method`, a set
+        that follows :class:`suquan.target_sets.TargetSet`, or, with a name, any scikit-learn estimator.
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times. `inner_cv` must not be a list of splits.
     scoring : str or callable, default="roc_auc"
@@ -186,8 +180,13 @@ def compare(
         Show how far it is.
     n_permutations : int, default=0
         Repeat the "crossfit" part this often with shuffled labels, to see whether there is any signal.
+    loss : str or Loss, default=None
+        Loss of all methods but the user's own estimators, which decides the task: see
+        :class:`SuquanClassifier` for classes and :class:`SuquanRegressor` for values. None: classes, or
+        values where y holds other than whole numbers.
     **parameters
-        Of :class:`SuquanClassifier`, for all learned and fixed methods: `n_knots`, `ties`, `missing`, ….
+        Of :class:`SuquanClassifier` or :class:`SuquanRegressor`, for all learned and fixed methods:
+        `n_knots`, `ties`, `missing`, ….
 
     Returns
     -------
@@ -208,20 +207,94 @@ def compare(
             "compare works in memory and takes no Dask array. Compare on a sample of the rows, such as "
             "X[::100].compute()."
         )
-    study = _Study.of(
-        X, y, methods, outer_cv, inner_cv, scoring, alphas, smoothnesses, selection, groups,
-        random_state, parameters,
-    )  # fmt: skip
-    store = _Store.open(checkpoint, study.fingerprint())
+    names, learned, given = _methods(methods)
+    estimator = _estimator(y, loss, {**parameters, "random_state": random_state})
+    settings = Settings.of(estimator)
+    samples = encode(estimator, settings, X, y, None)
+    for method in learned.values():
+        check_method(replace(settings, method=method), samples)
+    data = RankedData.of(settings, samples, groups)
+    if not (inner_cv is None or isinstance(inner_cv, Integral) or hasattr(inner_cv, "split")):
+        raise ValueError(
+            "inner_cv splits every outer training set, so that it must be None, an integer or a "
+            f"splitter; got {inner_cv!r}."
+        )
+    p = data.operator.n_features
+    study = _Study(
+        data=data,
+        settings=settings,
+        learned=learned,
+        estimators=given,
+        names=names,
+        outer=make_splits(outer_cv, data, np.arange(len(data.y)), random_state, "outer_cv"),
+        inner_cv=inner_cv,
+        scorer=OutputScorer.of(estimator, scoring, data),
+        scoring=scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score"),
+        alphas=alpha_grid(alphas, p),
+        smoothnesses=smoothness_grid(smoothnesses, p),
+        automatic_smoothnesses=isinstance(smoothnesses, Integral),
+        selection=selection,
+        seed=random_state,
+    )
+    store = Store.open(checkpoint, None if checkpoint is None else study.fingerprint())
     tasks = [(name, k) for k in range(len(study.outer)) for name in study.names]
-    if n_permutations:
-        tasks += [
-            (f"permutation {i}", k) for i in range(n_permutations) for k in range(len(study.outer))
-        ]
+    tasks += [
+        (f"permutation {i}", k) for i in range(n_permutations) for k in range(len(study.outer))
+    ]
     with threadpool_limits(1):
         study = study.with_grams(n_jobs)
-    outcomes = _run(study, tasks, store, n_jobs, progress)
+    outcomes = run_tasks(study, tasks, store, n_jobs, progress)
     return study.result(outcomes, n_permutations)
+
+
+def _estimator(y: Any, loss: Any, parameters: dict[str, Any]) -> Any:
+    """Estimator with the parameters that all methods share; its class is that of the task."""
+    if loss is None:
+        has_classes = not type_of_target(y).startswith("continuous")
+    else:
+        has_classes = make_loss(loss).is_classification
+        parameters["loss"] = loss
+    base = SuquanClassifier if has_classes else SuquanRegressor
+    known = set(base().get_params(deep=False)) - _CHOSEN_HERE | {"loss"}
+    unknown = sorted(set(parameters) - known)
+    if unknown:
+        raise TypeError(f"compare() got an unknown parameter {unknown[0]!r}.")
+    return base(**{**parameters, "method": "fixed"})
+
+
+def _methods(methods: Sequence[Any]) -> tuple[list[str], dict[str, Method], dict[str, Any]]:
+    """Names of all methods in order, the learned ones, and the estimators of the user."""
+    found = [_named(method) for method in methods]
+    names = [name for name, _ in found]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated or not names:
+        raise ValueError(f"give each method once, and at least one; repeated: {repeated}.")
+    learned = {name: method for name, method in found if isinstance(method, Method)}
+    given = {name: other for name, other in found if other is not None and name not in learned}
+    return names, learned, given
+
+
+def _named(method: Any) -> tuple[str, Any]:
+    """Name of a method with its row or its estimator; None for raw samples and fixed targets."""
+    if isinstance(method, str):
+        if method not in METHOD_NAMES:
+            known = ", ".join(repr(name) for name in METHOD_NAMES)
+            raise ValueError(
+                f"unknown method {method!r}; known are {known}, and (name, estimator) pairs."
+            )
+        return method, METHODS.get(method)
+    if isinstance(method, (Method, TargetSet)):
+        method = (resolve_method(method).name, method)
+    try:
+        name, found = method
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"methods are names or (name, estimator) pairs; got {method!r}."
+        ) from error
+    if name in METHOD_NAMES or name == BEST_FIXED:
+        raise ValueError(f"{name!r} is the name of a built-in method; choose another.")
+    is_method = isinstance(found, (Method, TargetSet))
+    return name, resolve_method(found, name) if is_method else found
 
 
 # -- the study: data, folds and methods -------------------------------------------------------------
@@ -232,11 +305,11 @@ class _Study:
     """Everything that the tasks of a comparison share."""
 
     data: RankedData
-    estimator: Any
-    classes: np.ndarray | None
-    estimators: dict[str, Any]  # those given by the user
+    settings: Settings
+    learned: dict[str, Method]
+    estimators: dict[str, Any]  # the user's
     names: list[str]
-    outer: list[tuple[np.ndarray, np.ndarray]]
+    outer: Splits
     inner_cv: Any
     scorer: OutputScorer
     scoring: str
@@ -247,70 +320,19 @@ class _Study:
     seed: int
     grams: dict[str, np.ndarray] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls, X, y, methods, outer_cv, inner_cv, scoring, alphas, smoothnesses, selection, groups,
-        seed, parameters,
-    ) -> _Study:  # fmt: skip
-        """Check everything that can be checked before the work begins."""
-        names, given = _method_names(methods)
-        is_regression = type_of_target(y).startswith("continuous")
-        base = SuquanRegressor if is_regression else SuquanClassifier
-        unknown = sorted(set(parameters) - (set(base._get_param_names()) - _CHOSEN_HERE))
-        if unknown:
-            raise TypeError(f"compare() got an unknown parameter {unknown[0]!r}.")
-        estimator = base(**{**parameters, "method": "fixed", "random_state": seed})
-        encoded = estimator._encode(X, y, None)
-        for name in names:
-            if name in LEARNED:
-                clone(estimator).set_params(method=name)._check_task(encoded)
-        data = RankedData.of(estimator, encoded, groups)
-        if not (inner_cv is None or isinstance(inner_cv, Integral) or hasattr(inner_cv, "split")):
-            raise ValueError(
-                "inner_cv splits every outer training set, so that it must be None, an integer or a "
-                f"splitter; got {inner_cv!r}."
-            )
-        outer = make_splits(outer_cv, data, np.arange(len(data.y)), seed, "outer_cv")
-        scorer = OutputScorer.of(estimator, scoring, data.labels, data.y, encoded.classes)
-        p = encoded.X.shape[1]
-        return cls(
-            data,
-            estimator,
-            encoded.classes,
-            given,
-            names,
-            outer,
-            inner_cv,
-            scorer,
-            scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score"),
-            alpha_grid(alphas, p),
-            smoothness_grid(smoothnesses, p),
-            isinstance(smoothnesses, Integral),
-            selection,
-            seed,
-        )
-
     def fingerprint(self) -> str:
-        """Digest of the data and of every setting that the numbers depend on."""
-        digest = hashlib.sha256()
-        for array in (
-            self.data.X,
-            self.data.labels,
-            self.data.groups,
-            self.alphas,
-            self.smoothnesses,
-        ):
-            digest.update(repr(None if array is None else (array.dtype, array.shape)).encode())
-            if array is not None:
-                raw = array.tolist() if array.dtype.kind in "OU" else np.ascontiguousarray(array)
-                digest.update(repr(raw).encode() if isinstance(raw, list) else raw.tobytes())
-        for train, test in self.outer:
-            digest.update(np.asarray(train).tobytes() + b"|" + np.asarray(test).tobytes())
-        settings = [self.estimator, self.estimators, self.inner_cv, self.scoring, self.selection]
-        digest.update(repr((settings, self.seed, self.automatic_smoothnesses)).encode())
-        if not isinstance(self.estimator.init, str):  # long arrays are not shown whole
-            digest.update(joblib.hash(self.estimator.init).encode())
-        return digest.hexdigest()
+        """Digest of the data, of every setting that the numbers depend on, and of versions."""
+        data = self.data
+        settings = {**vars(self.settings), "method": None, "verbose": 0}
+        parts = [
+            (data.X, data.labels, data.groups, self.alphas, self.smoothnesses, self.outer),
+            {name: (type(e), e.get_params(deep=True)) for name, e in self.estimators.items()},
+            {name: vars(m) for name, m in self.learned.items() if name not in METHODS},
+            (settings, self.inner_cv, self.selection, self.seed),
+            (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
+            (__version__, np.__version__, sklearn.__version__),
+        ]
+        return hashlib.sha256("".join(map(digest_of, parts)).encode()).hexdigest()
 
     def run(self, name: str, fold: int) -> Outcome:
         """Choose the penalties of one method on one outer training set, and score it on the test set."""
@@ -331,14 +353,11 @@ class _Study:
         """The same study with shuffled labels."""
         order = np.random.default_rng([self.seed, number]).permutation(len(self.data.y))
         data = replace(self.data, labels=self.data.labels[order], y=self.data.y[order])
-        return replace(self, data=data)
+        learned = {VERDICT_METHOD: METHODS[VERDICT_METHOD]}
+        return replace(self, data=data, learned=learned)
 
-    def _inner(self, train: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _inner(self, train: np.ndarray) -> Splits:
         return make_splits(self.inner_cv, self.data, train, self.seed, "inner_cv")
-
-    def _choose(self, candidates: list[Candidate], scores: np.ndarray, inner: list) -> int:
-        share = float(np.mean([len(test) / len(train) for train, test in inner]))
-        return choose(candidates, scores, self.selection, share)
 
     def _run_given(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
         data = self.data
@@ -347,81 +366,61 @@ class _Study:
         return Outcome(score, np.nan, np.nan, np.nan, 0, 0.0, np.empty(0))
 
     def _run_learned(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
+        data, settings, smoothnesses = self.data, self.settings, self.smoothnesses
+        if self.automatic_smoothnesses:
+            smoothnesses = smoothnesses * data.smoothness_unit(settings, train)
         candidates = make_candidates(
-            [name], self.alphas, self._smoothnesses(train), self.estimator.max_rounds
+            [self.learned[name]], self.alphas, smoothnesses, settings.max_rounds
         )
         inner = self._inner(train)
         scores = np.column_stack(
-            [self.data.score(self.estimator, candidates, a, b, self.scorer) for a, b in inner]
+            [data.score(settings, candidates, a, b, self.scorer) for a, b in inner]
         )
-        chosen = candidates[self._choose(candidates, scores, inner)]
-        ((f, fit),) = fits = self.data.fit(self.estimator, [chosen], train)
-        outputs = self.data.outputs(fits, train, test)
-        score = float(self.scorer(outputs, self.data.labels[test])[0])
+        chosen = candidates[choose(candidates, scores, self.selection, test_share(inner))]
+        ((f, fit),) = fits = data.fit(settings, [chosen], train)
+        score = float(self.scorer(data.outputs(fits, train, test), data.labels[test])[0])
         inner_score = float(scores.mean(axis=1).max())
+        target = f / np.sqrt(np.mean(f**2))  # targets of different folds can then be compared
         return Outcome(
-            score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, _unit(f)
+            score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, target
         )
-
-    def _smoothnesses(self, train: np.ndarray) -> np.ndarray:
-        """Grid of an outer training set; automatic ones in regression are in units of its variance."""
-        if self.automatic_smoothnesses and isinstance(self.data.loss, Squared):
-            return self.smoothnesses * np.var(self.data.y[train])
-        return self.smoothnesses
 
     def _run_fixed(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
         """Raw samples, or one fixed target: one design per training set, all alphas along one path."""
-        candidates = [Candidate("fixed", alpha, 0.0, 0) for alpha in self.alphas]
+        candidates = [Candidate(METHODS["fixed"], alpha, 0.0, 0) for alpha in self.alphas]
         inner = self._inner(train)
-        shared = self.grams.get(name)
-        scores = np.column_stack(
-            [self._score_path(name, a, b, self.alphas, shared) for a, b in inner]
-        )
-        best = self._choose(candidates, scores, inner)
-        alpha = self.alphas[best]
-        score = self._score_path(name, train, test, np.array([alpha]), shared)[0]
-        return Outcome(
-            float(score), float(scores[best].mean()), float(alpha), 0.0, 0, 0.0, np.empty(0)
-        )
+        scores = np.column_stack([self._score_path(name, a, b, self.alphas) for a, b in inner])
+        best = choose(candidates, scores, self.selection, test_share(inner))
+        alpha = float(self.alphas[best])
+        score = float(self._score_path(name, train, test, np.array([alpha]))[0])
+        return Outcome(score, float(scores[best].mean()), alpha, 0.0, 0, 0.0, np.empty(0))
 
     def _score_path(
-        self,
-        name: str,
-        train: np.ndarray,
-        test: np.ndarray,
-        alphas: np.ndarray,
-        gram: np.ndarray | None,
+        self, name: str, train: np.ndarray, test: np.ndarray, alphas: np.ndarray
     ) -> np.ndarray:
         """Test scores along the alphas; from sub-blocks of one Gram matrix where there is one."""
-        data, loss = self.data, self.data.loss
-        options: dict[str, Any] = {"tol": W_TOL, "max_iter": self.estimator.max_iter}
-        intercept = self.estimator.fit_intercept
-        y, s = data.y[train], data.weights[train]
+        data, settings, gram = self.data, self.settings, self.grams.get(name)
+        weights = data.weights_in(settings, train)
+        design: Any
         if gram is not None:
-            design = RidgeDesign.from_gram(gram[np.ix_(train, train)], fit_intercept=intercept)
-            fits = design.solve_path(loss, y, s, alphas.tolist(), **options)
+            design = RidgeDesign.from_gram(
+                gram[np.ix_(train, train)], fit_intercept=settings.fit_intercept
+            )
+        else:
+            A, A_test = self._samples(name, train, test)
+            design = make_design(A, settings.l1_ratio, settings.fit_intercept)
+        fits = design.solve_path(
+            data.loss, data.y[train], weights / weights.sum(), alphas.tolist(),
+            tol=W_TOL, max_iter=settings.max_iter,
+        )  # fmt: skip
+        if gram is not None:
             cross = gram[np.ix_(test, train)]
             outputs = [cross @ np.asarray(fit.dual).T + fit.b for fit in fits]
         else:
-            A, A_test = self._designs(name, train, test)
-            fits = self._fit_path(A, y, s / s.sum(), alphas.tolist())
             outputs = [A_test @ np.asarray(fit.w).T + fit.b for fit in fits]
         return self.scorer(outputs, data.labels[test])
 
-    def _fit_path(
-        self, A: np.ndarray, y: np.ndarray, s: np.ndarray, alphas: list[float]
-    ) -> list[LinearFit]:
-        """Fits on one design at all alphas."""
-        model, loss = self.estimator, self.data.loss
-        options: dict[str, Any] = {"tol": W_TOL, "max_iter": model.max_iter}
-        if model.l1_ratio > 0:
-            options["fit_intercept"] = model.fit_intercept
-            return [solve_w(A, loss, y, s, alpha, model.l1_ratio, **options) for alpha in alphas]
-        return RidgeDesign(A, fit_intercept=model.fit_intercept).solve_path(
-            loss, y, s, alphas, **options
-        )
-
-    def _designs(
+    def _samples(
         self, name: str, train: np.ndarray, test: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Training and test samples as the model sees them; nothing is learned from the test samples."""
@@ -429,11 +428,12 @@ class _Study:
         if name == "raw":
             mean, std = np.nanmean(data.X[train]), np.nanstd(data.X[train])
             scale = std if std > 0 else 1.0
-            parts = [np.nan_to_num((data.X[rows] - mean) / scale) for rows in (train, test)]
-            return parts[0], parts[1]
-        model = clone(self.estimator).set_params(method="fixed", init=name)
-        f = model._start(data.X[train], data.weights[train], data.operator.n_features)
-        A, A_test = (data.operator.take(rows).apply(f) for rows in (train, test))
+            A, A_test = (np.nan_to_num((data.X[rows] - mean) / scale) for rows in (train, test))
+        else:
+            settings = replace(self.settings, init=name)
+            weights = data.weights_in(settings, train)
+            f = make_start(settings, data.X[train], weights, data.operator.n_features)
+            A, A_test = (data.operator.take(rows).apply(f) for rows in (train, test))
         return A, A_test
 
     def with_grams(self, n_jobs: int | None) -> _Study:
@@ -448,18 +448,17 @@ class _Study:
         everyone = np.arange(n_samples)
         grams = {}
         for name in self.names:
-            if name in FIXED and name not in DATA_TARGETS and self.estimator.l1_ratio == 0:
-                A = self._designs(name, everyone, everyone[:0])[0]
+            if name in FIXED and name not in DATA_TARGETS and self.settings.l1_ratio == 0:
+                A = self._samples(name, everyone, everyone[:0])[0]
                 grams[name] = A @ A.T
-        learned = [name for name in self.names if name in LEARNED]
         candidates = make_candidates(
-            learned, self.alphas, self.smoothnesses, self.estimator.max_rounds
+            list(self.learned.values()), self.alphas, self.smoothnesses, self.settings.max_rounds
         )
         n_folds = len(self.outer) * len(self._inner(self.outer[0][0]))
-        data = self.data.with_knot_grams(self.estimator, candidates, n_folds, n_jobs)
+        data = self.data.with_knot_grams(self.settings, candidates, n_folds, n_jobs)
         return replace(self, grams=grams, data=data)
 
-    def result(self, outcomes: dict[tuple[str, int], Outcome], n_permutations: int) -> Comparison:
+    def result(self, outcomes: dict[Task, Outcome], n_permutations: int) -> Comparison:
         """Tables and verdict."""
         names = list(self.names)
         fixed = [name for name in names if name in FIXED]
@@ -483,14 +482,13 @@ class _Study:
         scores = {
             name: np.array([outcomes[name, k].score for k in range(n_folds)]) for name in names
         }
-        share = float(np.mean([len(test) / len(train) for train, test in self.outer]))
+        share = test_share(self.outer)
         contrast = None
         if VERDICT_METHOD in scores and BEST_FIXED in scores:
             contrast = corrected_difference(scores[VERDICT_METHOD] - scores[BEST_FIXED], share)
         targets = {
             name: np.stack([outcomes[name, k].target for k in range(n_folds)])
-            for name in names
-            if name in LEARNED
+            for name in self.learned
         }
         return Comparison(
             folds,
@@ -531,172 +529,36 @@ class _Study:
         }
 
 
-def _method_names(methods: Sequence[Any]) -> tuple[list[str], dict[str, Any]]:
-    """Names of all methods in order, and the estimators behind those that are not ours."""
-    names, given = [], {}
-    for method in methods:
-        if isinstance(method, str):
-            if method not in METHOD_NAMES:
-                known = ", ".join(repr(name) for name in METHOD_NAMES)
-                raise ValueError(
-                    f"unknown method {method!r}; known are {known}, and (name, estimator) pairs."
-                )
-            names.append(method)
-        else:
-            try:
-                name, estimator = method
-            except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"methods are names or (name, estimator) pairs; got {method!r}."
-                ) from error
-            if name in METHOD_NAMES or name == BEST_FIXED:
-                raise ValueError(f"{name!r} is the name of a built-in method; choose another.")
-            names.append(name)
-            given[name] = estimator
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated or not names:
-        raise ValueError(f"give each method once, and at least one; repeated: {repeated}.")
-    return names, given
-
-
-def _unit(f: np.ndarray) -> np.ndarray:
-    """Target scaled to mean square 1, so that targets of different folds can be compared."""
-    return f / np.sqrt(np.mean(f**2))
-
-
-# -- running the tasks ------------------------------------------------------------------------------
-
-
-def _run(
-    study: _Study, tasks: list[tuple[str, int]], store: _Store, n_jobs: int | None, progress: bool
-) -> dict[tuple[str, int], Outcome]:
-    """Outcomes of all tasks; those that the store holds already are not computed again."""
-    outcomes = {task: found for task in tasks if (found := store.load(task)) is not None}
-    todo = [task for task in tasks if task not in outcomes]
-    with Progress(len(todo), progress) as display:
-        if outcomes:
-            display.say(f"continuing: {len(outcomes)} of {len(tasks)} parts were done already")
-        for attempt in (1, 2):
-            left = [task for task in todo if task not in outcomes]
-            try:
-                for task, outcome in _outcomes(study, left, n_jobs):
-                    store.save(task, outcome)
-                    outcomes[task] = outcome
-                    display.advance(f"{task[0]}, fold {task[1]}")
-            except TerminatedWorkerError:
-                if attempt == 2:
-                    raise
-                display.say("a worker process died (out of memory?); its folds are tried once more")
-    return outcomes
-
-
-def _outcomes(
-    study: _Study, tasks: list[tuple[str, int]], n_jobs: int | None
-) -> Iterable[tuple[tuple[str, int], Outcome]]:
-    run = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
-    return run(delayed(_run_task)(study, task) for task in tasks)
-
-
-def _run_task(study: _Study, task: tuple[str, int]) -> tuple[tuple[str, int], Outcome]:
-    return task, study.run(*task)
-
-
-@dataclass(frozen=True)
-class _Store:
-    """Directory of finished tasks, one file each, written in one move; or nothing."""
-
-    directory: Path | None
-
-    @classmethod
-    def open(cls, directory: Any, fingerprint: str) -> _Store:
-        """Open or begin a checkpoint; refuse one of other data or settings."""
-        if directory is None:
-            return cls(None)
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / "comparison.json"
-        if path.exists():
-            try:
-                stored = json.loads(path.read_text(encoding="utf-8")).get("fingerprint")
-            except (json.JSONDecodeError, AttributeError):
-                stored = None
-            if stored != fingerprint:
-                raise ValueError(
-                    f"the checkpoint {str(directory)!r} belongs to other data or settings; give another "
-                    "directory, or remove this one to start anew."
-                )
-        else:
-            text = json.dumps({"fingerprint": fingerprint})
-            replace_file(path, lambda file: file.write(text.encode()))
-        return cls(directory)
-
-    def _path(self, task: tuple[str, int]) -> Path:
-        assert self.directory is not None
-        name = hashlib.sha256(task[0].encode()).hexdigest()[:16]
-        return self.directory / f"{name}-{task[1]}.npz"
-
-    def load(self, task: tuple[str, int]) -> Outcome | None:
-        """Outcome of a finished task, or None."""
-        if self.directory is None or not self._path(task).exists():
-            return None
-        with np.load(self._path(task), allow_pickle=False) as stored:
-            values = {name: stored[name] for name in Outcome._fields}
-        numbers = {name: value.item() for name, value in values.items() if name != "target"}
-        return Outcome(target=values["target"], **numbers)
-
-    def save(self, task: tuple[str, int], outcome: Outcome) -> None:
-        """Keep the outcome of a task."""
-        if self.directory is not None:
-            fields: dict[str, Any] = outcome._asdict()
-            replace_file(self._path(task), lambda file: np.savez(file, **fields))
-
-
 # -- tables -----------------------------------------------------------------------------------------
 
 
 def _summary(scores: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     means = np.array([values.mean() for values in scores.values()])
-    order = np.argsort(-means, kind="stable")
-    ranks = np.empty(len(order), dtype=int)
-    ranks[order] = np.arange(1, len(order) + 1)
     return {
         "method": np.array(list(scores)),
         "mean": means,
         "std": np.array([v.std(ddof=1) if len(v) > 1 else np.nan for v in scores.values()]),
-        "rank": ranks,
+        "rank": ranks_of(means),
     }
 
 
 def _tests(scores: dict[str, np.ndarray], test_share: float) -> dict[str, np.ndarray]:
-    """Every method against every other."""
+    """Every method against every other; a two-sided test is the same for (a, b) and (b, a)."""
     pairs = [(a, b) for a in scores for b in scores if a != b]
-    differences = [corrected_difference(scores[a] - scores[b], test_share) for a, b in pairs]
-    p_t = np.array([difference.p_value for difference in differences])
+    found = [corrected_difference(scores[a] - scores[b], test_share) for a, b in pairs]
+    p_t = {frozenset(pair): one.p_value for pair, one in zip(pairs, found, strict=True)}
+    p_t_holm = dict(zip(p_t, holm(np.array(list(p_t.values()))), strict=True))
     p_wilcoxon = np.array([wilcoxon_greater(scores[a] - scores[b]) for a, b in pairs])
     return {
         "method": np.array([a for a, _ in pairs]),
         "other": np.array([b for _, b in pairs]),
-        "difference": np.array([difference.mean for difference in differences]),
-        "low": np.array([difference.low for difference in differences]),
-        "high": np.array([difference.high for difference in differences]),
-        "t": np.array([difference.t for difference in differences]),
-        "p_t": p_t,
-        "p_t_holm": _holm_over_unordered(pairs, p_t),
+        "difference": np.array([one.mean for one in found]),
+        **{name: np.array([getattr(one, name) for one in found]) for name in ("low", "high", "t")},
+        "p_t": np.array([one.p_value for one in found]),
+        "p_t_holm": np.array([p_t_holm[frozenset(pair)] for pair in pairs]),
         "p_wilcoxon": p_wilcoxon,
         "p_wilcoxon_holm": holm(p_wilcoxon),
     }
-
-
-def _holm_over_unordered(pairs: list[tuple[str, str]], p_values: np.ndarray) -> np.ndarray:
-    """Holm's adjustment of a two-sided test, which is the same for (a, b) and (b, a)."""
-    places = {pair: k for k, pair in enumerate(pairs)}
-    once = [k for k, (a, b) in enumerate(pairs) if k < places[b, a]]
-    adjusted = np.full(len(pairs), np.nan)
-    adjusted[once] = holm(p_values[once])
-    for k in once:
-        a, b = pairs[k]
-        adjusted[places[b, a]] = adjusted[k]
-    return adjusted
 
 
 def _verdict(contrast: Difference | None, scoring: str, n_folds: int) -> str:
@@ -723,13 +585,9 @@ def _verdict(contrast: Difference | None, scoring: str, n_folds: int) -> str:
 
 
 def _write_csv(path: Path, table: dict[str, np.ndarray]) -> Path:
-    def write(file: Any) -> None:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(table)
-        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-        text.flush()
-        text.detach()
-
-    replace_file(path, write)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
+    replace_file(path, lambda file: file.write(text.getvalue().encode()))
     return path

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from suquan._blocks import for_each_block, on_threads
 from suquan._compat import check_sample_weight, output_container, validate_data
-from suquan._dask._common import as_numpy, is_dask_array
+from suquan._dask._common import is_dask_array
 from suquan._dask.collections import check_row_blocks
-from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.ranking import (
     MISSING,
     RANKED_DTYPES,
@@ -26,7 +24,10 @@ from suquan.ranking import (
     kernel_dtype,
     raise_missing,
 )
+from suquan.supervised import SupervisedQuantileNormalizer
 from suquan.targets import LEARNED, RankedRows, learn_target, rank_and_learn, resolve_target
+
+__all__ = ["QuantileNormalizer", "SupervisedQuantileNormalizer", "quantile_normalize"]
 
 
 def quantile_normalize(
@@ -389,153 +390,6 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing == "ignore"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-
-class SupervisedQuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Quantile normalisation to a target learned from labels, to put before any other model.
-
-    Learns f with :class:`SuquanClassifier` or :class:`SuquanRegressor`, scales it to mean square 1, and
-    normalises samples to it. The linear model that f was learned with is thrown away.
-
-    Parameters
-    ----------
-    method : {"svd", "f0", "bnd", "spav", "joint", "crossfit", "fixed"}, default="crossfit"
-        How f is learned; see :class:`SuquanClassifier`.
-    loss : {"auto", "logistic", "squared"}, default="auto"
-        "logistic" for class labels, "squared" for values; "auto" chooses by the type of y.
-    alpha, smoothness, l1_ratio, init, max_rounds, n_knots, cv, n_repeats, ties, missing
-        As in :class:`SuquanClassifier`.
-    fit_intercept, tol, max_iter, random_state, verbose
-        As in :class:`SuquanClassifier`.
-
-    Attributes
-    ----------
-    target_quantiles_ : ndarray of shape (n_features,)
-        The target f, of mean square 1.
-    estimator_ : SuquanClassifier or SuquanRegressor
-        The model that f was learned with.
-    n_iter_ : int
-        Inner iterations of its fit.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        Only where the training samples have feature names.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from suquan import SupervisedQuantileNormalizer
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 20))
-    >>> y = X[:, 0] > 0
-    >>> model = make_pipeline(SupervisedQuantileNormalizer(random_state=0), KNeighborsClassifier())
-    >>> model.fit(np.exp(X), y).predict(np.exp(X)).shape
-    (100,)
-    """
-
-    def __init__(
-        self,
-        method: str = "crossfit",
-        *,
-        loss: str = "auto",
-        alpha: float | None = None,
-        smoothness: float | None = None,
-        l1_ratio: float = 0.0,
-        init: Any = "uniform",
-        max_rounds: int | None = None,
-        n_knots: int | None = None,
-        cv: Any = 5,
-        n_repeats: int = 3,
-        ties: str = "average",
-        missing: str = "error",
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 500,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.method = method
-        self.loss = loss
-        self.alpha = alpha
-        self.smoothness = smoothness
-        self.l1_ratio = l1_ratio
-        self.init = init
-        self.max_rounds = max_rounds
-        self.n_knots = n_knots
-        self.cv = cv
-        self.n_repeats = n_repeats
-        self.ties = ties
-        self.missing = missing
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
-    ) -> SupervisedQuantileNormalizer:
-        """Learn the target.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-        y : array-like or dask array of shape (n_samples,)
-            Class labels or values.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 counts as a repeated row, weight 0 as none.
-        groups : array-like of shape (n_samples,), default=None
-            Samples of one group stay together in the folds of "crossfit".
-
-        Returns
-        -------
-        self
-        """
-        check_choice("loss", self.loss, ("auto", "logistic", "squared"))
-        if is_dask_array(X):
-            y = as_numpy(y)
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-        else:
-            X, y = validate_data(self, X, y, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan")
-        parameters = self.get_params(deep=False)
-        loss = parameters.pop("loss")
-        if loss == "auto":
-            loss = "squared" if type_of_target(y).startswith("continuous") else "logistic"
-        model = SuquanClassifier if loss == "logistic" else SuquanRegressor
-        self.estimator_ = model(**parameters).fit(X, y, sample_weight=sample_weight, groups=groups)
-        f = self.estimator_.target_quantiles_
-        self.target_quantiles_ = f / np.sqrt(np.mean(f**2))
-        self.n_iter_ = self.estimator_.n_iter_
-        self.n_features_in_ = self.estimator_.n_features_in_
-        return self
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Normalise samples to the learned target.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray or dask array of shape (n_samples, n_features)
-            NaN stays NaN. Of a dask array a lazy one.
-        """
-        check_is_fitted(self)
-        if is_dask_array(X):
-            return _transform_blocks(self, X)
-        X = validate_data(self, X, reset=False, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan")
-        names = getattr(self, "feature_names_in_", None)
-        return _normalize(X, self.target_quantiles_, self.ties, self.missing, None, names)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
         tags.input_tags.allow_nan = self.missing == "ignore"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

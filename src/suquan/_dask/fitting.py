@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,64 +18,57 @@ from suquan._dask.collections import check_row_blocks, take_rows
 from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
 from suquan._dask.preprocessing import learn
 from suquan._dask.problem import BlockedProblem, BlockOperator
-from suquan.linear_model import EncodedData, standardize_start, warn_nothing_to_rank
-from suquan.solvers.alternation import Splits, intercept_only
-from suquan.targets import LEARNED
+from suquan.fitting import (
+    Samples,
+    Settings,
+    check_method,
+    crossfit_splits,
+    encode,
+    fit_weights,
+    learns_start,
+    make_problem,
+    make_start,
+    move_start,
+    solve,
+)
+from suquan.objective import Splits
 
-# Parameters that do not change what a fit computes.
-_SILENT = ("verbose",)
 
-
-def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
+def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
     """Fit an estimator on a Dask array; labels, weights and groups come to the driver, samples do not."""
     X = check_row_blocks(X)
-    if estimator.l1_ratio > 0:
+    settings = Settings.of(estimator)
+    settings = replace(settings, random_state=repeatable_seed(settings.random_state))
+    if settings.l1_ratio > 0:
         raise ValueError(
-            f"l1_ratio = {estimator.l1_ratio!r} is not offered for Dask arrays, whose w-step has a ridge "
+            f"l1_ratio = {settings.l1_ratio!r} is not offered for Dask arrays, whose w-step has a ridge "
             "penalty only. Use l1_ratio=0, or load the samples: X.compute()."
         )
-    data = _encode(estimator, X, as_numpy(y), as_numpy(sample_weight))
-    estimator._check_task(data)
-    if data.classes is not None:
-        estimator.classes_ = data.classes
-    splits, drawn = None, copy.copy(estimator)
-    drawn.random_state = repeatable_seed(estimator.random_state)
-    if estimator.method == "crossfit":
-        splits = drawn._splits(data.loss, data.y, as_numpy(groups), data.weights)
-    rows = _block_rows(X, data, splits)
-    used = data.weights > 0
-    y_used, weights = data.y[used], data.weights[used]
-    blocks = Blocks(X, rows, estimator.ties, estimator.missing, None)
-    blocks.journal = _journal(drawn, blocks, y_used, weights, splits)
-    operator: Any = BlockOperator(blocks)
-    problem = BlockedProblem.of(
-        estimator._problem(operator, data.loss, y_used, weights, data.smoothness_unit), splits
-    )
-    g = _start(estimator, X, data, problem.n_knots)
-    if operator.is_constant:
-        warn_nothing_to_rank()
-        fit = intercept_only(problem, g)
-    else:
-        fit = estimator._solve(problem, g, splits)
-    estimator._warn_about(fit)
-    estimator._store(problem, fit)
-    estimator.n_passes_ = blocks.n_passes
-    return estimator
-
-
-def _encode(estimator: Any, X: Any, y: Any, sample_weight: Any) -> EncodedData:
-    """Labels and weights as the estimator encodes them, without its samples."""
-    vars(estimator).pop("feature_names_in_", None)
     stand_in = np.zeros((X.shape[0], 1), np.float32)  # scikit-learn checks that labels are as many
-    data = estimator._encode(stand_in, y, sample_weight)
+    samples = encode(estimator, settings, stand_in, as_numpy(y), as_numpy(sample_weight))
+    samples = replace(samples, X=np.broadcast_to(np.float32(0), X.shape))
     estimator.n_features_in_ = X.shape[1]
-    return data._replace(X=np.broadcast_to(np.float32(0), X.shape))
+    check_method(settings, samples)
+    splits = crossfit_splits(settings, samples.loss, samples.y, as_numpy(groups), samples.used)
+    weights = fit_weights(settings, samples.weights, samples.labels)
+    blocks = Blocks(
+        X, _block_rows(X, samples, weights, splits), settings.ties, settings.missing, None
+    )
+    y, weights = samples.y[samples.used], weights[samples.used]
+    blocks.journal = _journal(settings, blocks, y, weights, splits)
+    operator: Any = BlockOperator(blocks)
+    problem = BlockedProblem.of(make_problem(settings, operator, samples.loss, y, weights), splits)
+    g = _start(settings, X, samples, weights, problem.n_knots)
+    solve(estimator, settings, problem, g, splits, samples.classes)
+    estimator.n_passes_ = blocks.n_passes
 
 
-def _block_rows(X: Any, data: EncodedData, splits: Splits | None) -> list[BlockRows]:
+def _block_rows(
+    X: Any, samples: Samples, weights: np.ndarray, splits: Splits | None
+) -> list[BlockRows]:
     """Labels, weights and folds of the blocks that have any used row."""
-    used = data.weights > 0
-    s = data.weights / data.weights.sum()
+    used = samples.used
+    s = weights / weights.sum()
     train = _packed_members([] if splits is None else [a for a, _ in splits], int(used.sum()))
     test = _packed_members([] if splits is None else [b for _, b in splits], int(used.sum()))
     n_models = 0 if splits is None else len(splits)
@@ -93,7 +87,7 @@ def _block_rows(X: Any, data: EncodedData, splits: Splits | None) -> list[BlockR
                     int(n_rows),
                     first,
                     chosen,
-                    data.y[own][pick].copy(),
+                    samples.y[own][pick].copy(),
                     s[own][pick].copy(),
                     train[:, among].copy(),
                     test[:, among].copy(),
@@ -112,20 +106,20 @@ def _packed_members(parts: list[np.ndarray], n_samples: int) -> np.ndarray:
     return np.packbits(members, axis=0)
 
 
-def _start(estimator: Any, X: Any, data: EncodedData, n_knots: int) -> np.ndarray:
+def _start(
+    settings: Settings, X: Any, samples: Samples, weights: np.ndarray, n_knots: int
+) -> np.ndarray:
     """Starting target; "mean" and "median" take a pass over the values."""
-    used = data.weights > 0
-    weights = data.weights[used]
-    if not (isinstance(estimator.init, str) and estimator.init in LEARNED):
-        return estimator._start(data.X, weights, n_knots)
+    if not learns_start(settings):
+        return make_start(settings, samples.X, weights, n_knots)
     f = learn(
-        take_rows(X, used),
-        estimator.init,
+        take_rows(X, samples.used),
+        settings.start,
         sample_weight=weights,
-        missing=estimator.missing,
+        missing=settings.missing,
         infinite="error",
     )
-    return standardize_start(f, n_knots, monotone=estimator._is_monotone)
+    return move_start(settings, f, n_knots)
 
 
 # -- checkpoints --------------------------------------------------------------------------------------
@@ -138,16 +132,14 @@ def checksum(block: RankedBlock) -> list[np.ndarray]:
     return [np.array([zlib.crc32(operator.n_observed.view(np.uint8).data, value)])]
 
 
-def _journal(estimator: Any, blocks: Blocks, y, weights, splits) -> Journal | None:
+def _journal(settings: Settings, blocks: Blocks, y, weights, splits) -> Journal | None:
     directory = checkpoint_directory()
     if directory is None:
         return None
-    parameters = {
-        name: value for name, value in estimator.get_params().items() if name not in _SILENT
-    }
+    parameters = vars(replace(settings, verbose=0))
     sums = [part for parts in blocks.collect(checksum) for part in parts]
     identity = {
-        "parameters": fingerprint(type(estimator).__name__, *sorted(parameters.items())),
+        "parameters": fingerprint(*parameters.items()),
         "samples": fingerprint(blocks.n_features, *sums),
         "labels or weights": fingerprint(y, weights),
         "folds": fingerprint(*([] if splits is None else splits)),

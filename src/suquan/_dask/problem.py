@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +12,9 @@ import numpy as np
 from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._dask.linear import BlockDesign
 from suquan._dask.target import RowsRequest, loss_side
-from suquan.objective import _FLOAT64_ENTRIES, JointProblem
+from suquan.objective import W_TOL, FoldModels, JointProblem, Problem, Splits
 from suquan.solvers._target_data import LossSide
-from suquan.solvers.alternation import W_TOL, FoldModels, Splits
-from suquan.solvers.linear import LinearFit, RidgeDesign
+from suquan.solvers.linear import LinearFit
 
 
 def sum_applied(block: RankedBlock, contrast: np.ndarray, F: np.ndarray) -> list[np.ndarray]:
@@ -95,17 +95,6 @@ class BlockedProblem(JointProblem):
         operator: Any = self.operator
         return operator.blocks
 
-    @property
-    def dtype(self) -> type:
-        """Type of the designs: as in memory."""
-        size = self.operator.n_samples * self.operator.n_features * self.loss.n_outputs
-        return np.float64 if size <= _FLOAT64_ENTRIES else np.float32
-
-    @property
-    def streams_rows(self) -> bool:
-        """Blocks see to that."""
-        return False
-
     def w_design(self, g: np.ndarray) -> Any:
         """Normalised samples, on which the w-step is solved."""
         return BlockDesign(
@@ -157,26 +146,17 @@ class BlockedProblem(JointProblem):
 class BlockFoldModels(FoldModels):
     """Models of the folds, all of them fitted in the same passes."""
 
-    def fit(
-        self, problem: JointProblem, g: np.ndarray, max_iter: int
-    ) -> tuple[list[LinearFit], RidgeDesign | None]:
-        """Models at the target g, and the design that they were fitted on."""
-        design: BlockDesign = problem.w_design(g)
-        models = design.solve_folds(
-            lambda: self.weights, problem.alpha, tol=W_TOL, max_iter=max_iter
-        )
-        if not design.is_gram:
-            models = [replace(fit, design=design) for fit in models]
-        return models, design
+    def fit(self, problem: Problem, design: Any, max_iter: int) -> list[LinearFit]:
+        """Models on a design."""
+        return design.solve_folds(lambda: self.weights, problem.alpha, tol=W_TOL, max_iter=max_iter)
 
-    def held_out_loss(self, problem: JointProblem, models: list[LinearFit]) -> float:
+    def held_out_loss(self, problem: Problem, models: list[LinearFit], design: Any) -> float:
         """Mean loss of the held-out samples under the models that have not seen them."""
-        design: Any = models[0].design
-        if design is None:  # few samples: their scores are here
-            return super().held_out_loss(problem, models)
+        if design.is_gram:  # few samples: their scores are here
+            return super().held_out_loss(problem, models, design)
         return design.held_out_loss(models) / float(self.s[self.rows].sum())
 
-    def stack(self, problem: JointProblem, models: list[LinearFit], g: np.ndarray) -> tuple:
+    def stack(self, problem: Problem, models: Sequence[Any], g: np.ndarray) -> tuple:
         """Rows of the f-step over all held-out samples; their labels and weights stay with the blocks."""
         rows = self.rows
         weights = np.bincount(rows, weights=self.s[rows], minlength=len(self.s))

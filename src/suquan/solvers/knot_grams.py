@@ -108,10 +108,6 @@ class KnotProblem(JointProblem):
         """Gram matrix of the normalised samples, factorised."""
         return RidgeDesign.from_gram(self._at(g)[1], fit_intercept=self.fit_intercept)
 
-    def has_room_for(self, n_rows: int) -> bool:
-        """Rows are always kept: they are few numbers beside the blocks."""
-        return True
-
     def coefficients(self, fit: Any, g: np.ndarray) -> Any:
         """Dual coefficients of a fit at the target g."""
         return DualCoefficients(fit.dual, *self._at(g))

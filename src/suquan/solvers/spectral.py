@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,52 +19,46 @@ _DENSE_NODES = 256
 _MATRIX_BYTES = 1 << 27
 
 
-@dataclass(frozen=True)
-class SpectralTarget:
-    """First right singular vector, with mean square 1, and the two largest singular values."""
-
-    g: np.ndarray
-    singular_values: np.ndarray
-    n_iter: int
-
-
-def spectral_target(problem: JointProblem) -> SpectralTarget:
+def spectral_target(problem: JointProblem) -> tuple[np.ndarray, np.ndarray]:
     """Target that best separates the mean permutation matrices of two classes.
 
     M = Σ_i (y_i s_i / Σ_class s) T_i B, with g of sum 0; g is its first right singular vector with sign such
     that Σ_j (j − (K − 1)/2) g_j ≥ 0. For many features M is never formed: its products are gathers and
     scatters.
+
+    Parameters
+    ----------
+    problem : JointProblem
+        With two classes, labelled ±1.
+
+    Returns
+    -------
+    g : ndarray of shape (n_knots,)
+        Of mean square 1.
+    singular_values : ndarray of shape (2,)
+        The two largest ones.
     """
-    c = problem.class_contrast()
-    n_nodes = problem.n_knots
+    c, n_nodes = problem.class_contrast(), problem.n_knots
     T = _operator_matrix(problem, c)
-    forward, backward, counter = _products_with(problem, c, T)
+    forward, backward = products(problem, c, T)
     if n_nodes <= _DENSE_NODES:
         if T is None:
             M = problem.sums_of_samples(c, np.eye(n_nodes) - 1.0 / n_nodes)
         else:
             M = np.column_stack([forward(e) for e in np.eye(n_nodes)])
-        counter[0] = n_nodes
         _, values, Vt = linalg.svd(M, full_matrices=False)
         values, g = values[:2], Vt[0]
     else:
-        M = LinearOperator(
-            (problem.operator.n_features, n_nodes),
-            matvec=forward,
-            rmatvec=backward,
-            dtype=np.float64,
-        )
+        shape = (problem.operator.n_features, n_nodes)
+        M = LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)
         start = np.cos(np.pi * (np.arange(n_nodes) + 0.5) / n_nodes)  # smooth, of sum 0
         _, values, Vt = svds(M, k=2, tol=1e-7, v0=start, solver="arpack", maxiter=200 * n_nodes)
-        first = int(np.argmax(values))
-        values, g = np.sort(values)[::-1], Vt[first]
+        values, g = np.sort(values)[::-1], Vt[int(np.argmax(values))]
     g = g - g.mean()
     rms = np.sqrt(np.mean(g**2))
     if rms > 0:
         g = g / rms
-    if np.dot(np.arange(n_nodes) - 0.5 * (n_nodes - 1), g) < 0:
-        g = -g
-    return SpectralTarget(g, values, max(counter))
+    return (-g if np.dot(np.arange(n_nodes) - 0.5 * (n_nodes - 1), g) < 0 else g), values
 
 
 def _operator_matrix(problem: JointProblem, c: Any) -> np.ndarray | None:
@@ -77,23 +70,16 @@ def _operator_matrix(problem: JointProblem, c: Any) -> np.ndarray | None:
     return None
 
 
-def _products(problem: JointProblem, c: Any):
-    """Products with M and Mᵀ, and a list that counts them."""
-    return _products_with(problem, c, _operator_matrix(problem, c))
-
-
-def _products_with(problem: JointProblem, c: Any, T: np.ndarray | None):
-    """The same by way of the matrix T of :func:`_operator_matrix`, where there is one."""
+def products(problem: JointProblem, c: Any, T: np.ndarray | None = None):
+    """Products with M and Mᵀ, by way of T = Σ c_i T_i where that is known."""
     operator, n_nodes = problem.operator, problem.n_knots
     node, part, _ = knot_positions(operator.n_features, n_nodes)
-    counter = [0]
     if T is not None:
         sum_apply, sum_adjoint = T.__matmul__, T.T.__matmul__
     else:
         sum_apply, sum_adjoint = partial(operator.sum_apply, c), partial(operator.sum_adjoint, c)
 
     def forward(g):
-        counter[0] += 1
         g = np.ravel(g)
         return sum_apply(problem.expand(g - g.mean()))
 
@@ -106,4 +92,4 @@ def _products_with(problem: JointProblem, c: Any, T: np.ndarray | None):
             )
         return row - row.mean()
 
-    return forward, backward, counter
+    return forward, backward

@@ -1,0 +1,558 @@
+"""Fitting, step by step: settings, labels as the loss wants them, ranks, problem, start, folds, rounds, result.
+
+Plain functions on small dataclasses. The estimators' `fit`, selection, comparison and Dask call them; nothing
+here knows which estimator it works for, but for the names of its parameters.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
+from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from suquan._compat import check_sample_weight, validate_data
+from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
+from suquan.methods import Method, resolve_method
+from suquan.objective import JointProblem, Splits
+from suquan.ranking import MISSING, TIES, SampleOperator, check_choice
+from suquan.solvers.alternation import JointFit, Steps, fit_method, intercept_only, silent
+from suquan.target_sets import find_target_set
+from suquan.targets import LEARNED, learn_target, make_target_quantiles, read_at_grid
+
+# Default penalties in units of the number of features; see docs/design/default_strengths.md.
+ALPHA_PER_FEATURE = 3e-4
+SMOOTHNESS_PER_FEATURE = 1e-4
+# Default alpha of models with an l1 penalty, whose useful range does not grow with the features.
+ALPHA_L1 = 1e-2
+# Integers (counts, pixels) are ranked as they are: a copy in float64 would be the largest array of a fit.
+_INTEGERS = [np.dtype(code).type for code in np.typecodes["AllInteger"]]
+# NaN is left to the missing rule; infinities are refused.
+CHECKS: dict[str, Any] = {
+    "dtype": [np.float64, np.float32, *_INTEGERS],
+    "ensure_all_finite": "allow-nan",
+}
+# Relative gap of the two largest singular values below which their vectors are not stable.
+_UNSTABLE_GAP = 0.01
+
+
+# -- settings ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of an estimator, each in its range; see :class:`suquan.SuquanClassifier`.
+
+    Attributes
+    ----------
+    owner : str
+        Name of the estimator's class, for its reports.
+    method : Method
+    l1_ratio, init, max_rounds, n_knots, cv, n_repeats, ties, missing, fit_intercept, tol, max_iter
+        As in the estimator; so are the others.
+    """
+
+    owner: str
+    method: Method
+    loss: Any
+    l1_ratio: float
+    init: Any
+    max_rounds: int | None
+    n_knots: int | None
+    cv: Any
+    n_repeats: int
+    ties: str
+    missing: str
+    fit_intercept: bool
+    tol: float
+    max_iter: int
+    random_state: Any
+    verbose: int
+    alpha: float | None = None
+    smoothness: float | None = None
+    huber_delta: float = 1.35
+    class_weight: Any = None
+
+    @classmethod
+    def of(cls, estimator: Any, **changes: Any) -> Settings:
+        """Parameters of an estimator with some changes; one clear error for each out of its range."""
+        known = {field.name for field in fields(cls)}
+        given = {**estimator.get_params(deep=False), **changes}
+        given["method"] = resolve_method(given["method"])
+        own = {name: value for name, value in given.items() if name in known}
+        settings = cls(owner=type(estimator).__name__, **own)
+        _check_ranges(settings)
+        return settings
+
+    def check_features(self, n_features: int) -> None:
+        """Raise a ValueError where the parameters do not fit the number of features."""
+        if n_features < 2:
+            raise ValueError(
+                "quantile normalisation needs at least two features to rank; got n_features = 1."
+            )
+        if self.n_knots is not None:
+            _check_integer("n_knots", self.n_knots, 2, n_features)
+
+    @property
+    def start(self) -> Any:
+        """Where rounds start: the method's own start, or `init`."""
+        return self.init if self.method.start is None else self.method.start
+
+    @property
+    def steps(self) -> Steps:
+        """How rounds are done."""
+        report = silent
+        if self.verbose:
+            report = lambda line: print(f"[{self.owner}] {line}")  # noqa: E731
+        method = self.method
+        return Steps(
+            method.target_set, method.rounds(self.max_rounds), self.tol, self.max_iter, report
+        )
+
+
+def _check_ranges(settings: Settings) -> None:
+    check_choice("ties", settings.ties, TIES)
+    check_choice("missing", settings.missing, MISSING)
+    _check_real("alpha", settings.alpha, 0.0, np.inf, "(0, ∞)", optional=True, strict=True)
+    _check_real("smoothness", settings.smoothness, 0.0, np.inf, "[0, ∞)", optional=True)
+    _check_real("l1_ratio", settings.l1_ratio, 0.0, 1.0, "[0, 1]")
+    _check_real("tol", settings.tol, 0.0, np.inf, "(0, ∞)", strict=True)
+    _check_real("huber_delta", settings.huber_delta, 0.0, np.inf, "(0, ∞)", strict=True)
+    _check_integer("max_iter", settings.max_iter, 1)
+    _check_integer("n_repeats", settings.n_repeats, 1)
+    if settings.max_rounds is not None:
+        _check_integer("max_rounds", settings.max_rounds, 1)
+    if isinstance(settings.cv, Integral):
+        _check_integer("cv", settings.cv, 2)
+
+
+def _check_real(name, value, low, high, interval, *, optional=False, strict=False) -> None:
+    if value is None and optional:
+        return
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not (low < value if strict else low <= value) or not value <= high:
+        kind = f"None or a number in {interval}" if optional else f"a number in {interval}"
+        raise ValueError(f"{name} must be {kind}; got {value!r}.")
+    if np.isinf(value):
+        raise ValueError(f"{name} must be finite; got {value!r}.")
+
+
+def _check_integer(name, value, low, high=None) -> None:
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer or value < low or (high is not None and value > high):
+        limits = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise ValueError(f"{name} must be an integer, {limits}; got {value!r}.")
+
+
+# -- samples and labels -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Validated training samples.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,)
+        As the user gave them.
+    y : ndarray of shape (n_samples,)
+        As the loss wants them.
+    weights : ndarray of shape (n_samples,)
+        As the user gave them; ones for None.
+    used : ndarray of shape (n_samples,), bool
+        Samples that count: neither their weight nor that of their class is 0.
+    loss : Loss
+    classes : ndarray of shape (n_classes,) or None
+    """
+
+    X: Any
+    labels: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    used: np.ndarray
+    loss: Loss
+    classes: np.ndarray | None
+
+
+def forget(estimator: Any) -> None:
+    """Delete what an earlier fit has left: all attributes whose names end in an underscore."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
+        delattr(estimator, name)
+
+
+def encode(estimator: Any, settings: Settings, X: Any, y: Any, sample_weight: Any) -> Samples:
+    """Samples and labels, validated on behalf of the estimator."""
+    has_classes = is_classifier(estimator)
+    X, labels = validate_data(estimator, X, y, y_numeric=not has_classes, **CHECKS)
+    if has_classes:
+        check_classification_targets(labels)
+    weights = _all_weights(sample_weight, X)
+    used = fit_weights(settings, weights, labels) > 0.0
+    n_classes = len(np.unique(labels[used])) if has_classes else None
+    loss = task_loss(settings.loss, has_classes, n_classes, settings.huber_delta)
+    loss, y, classes = loss.encode(labels, used)
+    return Samples(X, labels, y, weights, used, loss, classes)
+
+
+def task_loss(loss: Any, has_classes: bool, n_classes: int | None, huber_delta: float) -> Loss:
+    """Loss by its name, or the given object; a ValueError where it is one of the other task."""
+    names = CLASSIFICATION_LOSSES if has_classes else REGRESSION_LOSSES
+    if isinstance(loss, str):
+        check_choice("loss", loss, names)
+    made = make_loss(loss, n_classes, huber_delta=huber_delta)
+    if made.is_classification != has_classes:
+        task = "classes" if has_classes else "values"
+        raise ValueError(
+            f"loss {made.name!r} is not for labels that are {task}; choose one of "
+            f"{', '.join(map(repr, names))}."
+        )
+    return made
+
+
+def _all_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
+    weights = check_sample_weight(sample_weight, X)
+    if weights is None:
+        return np.ones(X.shape[0])
+    if not weights.sum() > 0:
+        raise ValueError(
+            "sample_weight is 0 for every sample; give at least one a positive weight."
+        )
+    return weights
+
+
+def fit_weights(settings: Settings, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Weights in a fit to samples with these labels: their own times those of their classes among them."""
+    if settings.class_weight is None:
+        return weights
+    used = weights > 0.0
+    weights = weights.copy()
+    weights[used] *= compute_sample_weight(settings.class_weight, labels[used])
+    return weights
+
+
+def check_method(settings: Settings, samples: Samples) -> None:
+    """Raise a ValueError where the parameters do not fit the samples or the labels."""
+    settings.check_features(samples.X.shape[1])
+    name, loss = settings.method.name, samples.loss
+    if not settings.method.is_spectral or (loss.is_classification and loss.n_outputs == 1):
+        return
+    if samples.classes is None:
+        raise ValueError(
+            f"method={name!r} is for classification with two classes. Choose another method, such as "
+            "'crossfit'."
+        )
+    if len(samples.classes) == 2:
+        raise ValueError(
+            f"method={name!r} needs a loss with one score per sample; {loss.name!r} has "
+            f"{loss.n_outputs}. Choose loss='logistic'."
+        )
+    raise ValueError(
+        "Only binary classification is supported. The type of the target is multiclass: "
+        f"method={name!r} is for two classes; got {len(samples.classes)}. Choose another method, such as "
+        "'crossfit'."
+    )
+
+
+# -- problem and start ------------------------------------------------------------------------------
+
+
+def rank(settings: Settings, X: np.ndarray, feature_names: Any = None) -> SampleOperator:
+    """Ranks of the samples; `feature_names` are for the message about a missing value."""
+    return SampleOperator.from_samples(
+        X, ties=settings.ties, missing=settings.missing, feature_names=feature_names
+    )
+
+
+def make_problem(
+    settings: Settings, operator: Any, loss: Loss, y: np.ndarray, weights: np.ndarray
+) -> JointProblem:
+    """Joint problem of ranked samples, all of positive weight, at the penalties of the settings."""
+    p = operator.n_features
+    if settings.alpha is not None:
+        alpha = float(settings.alpha)
+    else:
+        alpha = ALPHA_L1 if settings.l1_ratio > 0 else ALPHA_PER_FEATURE * p
+    if not settings.method.is_smooth:
+        smoothness = 0.0
+    elif settings.smoothness is not None:
+        smoothness = float(settings.smoothness)
+    else:
+        smoothness = SMOOTHNESS_PER_FEATURE * p * loss.smoothness_unit(y, weights)
+    return JointProblem(
+        operator=operator,
+        loss=loss,
+        y=y,
+        s=weights / weights.sum(),
+        alpha=alpha,
+        l1_ratio=float(settings.l1_ratio),
+        smoothness=smoothness,
+        n_knots=p if settings.n_knots is None else int(settings.n_knots),
+        fit_intercept=bool(settings.fit_intercept),
+    )
+
+
+def learns_start(settings: Settings) -> bool:
+    """Whether the start is the mean or the median of the training samples."""
+    return isinstance(settings.start, str) and settings.start in LEARNED
+
+
+def make_start(settings: Settings, X: Any, weights: np.ndarray, n_knots: int) -> np.ndarray:
+    """Starting target on the knots: in the set of the method, of sum 0, mean square 1."""
+    if learns_start(settings):
+        f = learn_target(X, settings.start, sample_weight=weights, missing=settings.missing)
+        return move_start(settings, f, n_knots)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            f = make_target_quantiles(settings.start, X.shape[1])
+        except ValueError as error:
+            raise ValueError(
+                f"init: {error} 'median' and 'mean' of the training samples will do too."
+            ) from error
+    return move_start(settings, f, n_knots, caught)
+
+
+def move_start(
+    settings: Settings, f: np.ndarray, n_knots: int, caught: Sequence[Any] = ()
+) -> np.ndarray:
+    """The target of the method's set next to f, standardised; warnings `caught` hold where that is f."""
+    g, target_set = standardize_start(f, n_knots), settings.method.target_set
+    inside = g if target_set is None else find_target_set(target_set).at(0.0).make_feasible(g)
+    if np.max(np.abs(inside - g)) > 1e-9:
+        g = standardize_start(inside, n_knots)
+        message = (
+            f"init is not one of the targets that method={settings.method.name!r} learns; it was replaced by "
+            "the nearest one."
+        )
+        warnings.warn(message, UserWarning, stacklevel=5)
+    else:
+        for warning in caught:
+            warnings.warn(warning.message, stacklevel=5)
+    return g
+
+
+def standardize_start(f: np.ndarray, n_knots: int) -> np.ndarray:
+    """Target mapped to the knots, of sum 0 and mean square 1."""
+    g = read_at_grid(f / max(float(np.max(np.abs(f))), np.finfo(float).tiny), n_knots)
+    g = g - g.mean()
+    rms = float(np.sqrt(np.mean(g**2)))
+    if not rms > 1e-12:
+        raise ValueError(
+            "init is constant, so that it tells no two features apart; give a target that varies, "
+            "such as init='uniform'."
+        )
+    return g / rms
+
+
+# -- folds ------------------------------------------------------------------------------------------
+
+
+def crossfit_splits(
+    settings: Settings, loss: Loss, y: np.ndarray, groups: Any, used: np.ndarray
+) -> Splits | None:
+    """Folds of a cross-fitted method over the samples `used`; None without cross-fitting or two folds.
+
+    Training samples are given by a mask, test samples by their numbers.
+    """
+    if not settings.method.is_crossfit:
+        return None
+    groups = None if groups is None else np.asarray(groups)
+    if isinstance(settings.cv, Integral):
+        # Drawn among the used samples, so that the others are as if absent.
+        groups = None if groups is None else groups[used]
+        return _random_splits(settings, y[used], groups, loss.is_classification)
+    given = list(check_cv(settings.cv, y, classifier=loss.is_classification).split(y, y, groups))
+    place = np.where(used, np.cumsum(used) - 1, -1)
+    splits = []
+    for train, test in given:
+        if len(np.intersect1d(train, test)):
+            raise ValueError("cv: a split holds out samples that it also trains on.")
+        kept, test = np.zeros(len(y), dtype=bool), place[test]
+        kept[train] = True
+        splits.append((kept[used], test[test >= 0]))
+    if not splits or not any(len(test) for _, test in splits):
+        raise ValueError(
+            "cv gave no splits; give an integer, a splitter or a list of (train, test) indices."
+        )
+    return splits
+
+
+def _random_splits(
+    settings: Settings, y: np.ndarray, groups: np.ndarray | None, stratified: bool
+) -> Splits | None:
+    """`n_repeats` random partitions in at most `cv` folds."""
+    n_folds = min(int(settings.cv), len(y) if groups is None else len(np.unique(groups)))
+    if stratified:
+        n_folds = min(n_folds, int(np.unique(y, return_counts=True)[1].min()))
+    if n_folds < 2:
+        who = (
+            "the smallest class has" if groups is None else "the smallest class or the groups have"
+        )
+        warnings.warn(
+            f"cannot cross-fit: {who} too few members for 2 folds. The target is learned in-sample "
+            "instead; give more samples, or choose method='joint'.",
+            UserWarning,
+            stacklevel=5,
+        )
+        return None
+    if groups is None:
+        kind = StratifiedKFold if stratified else KFold
+    else:
+        kind = StratifiedGroupKFold if stratified else GroupKFold
+    rng = check_random_state(settings.random_state)
+    seeds = rng.randint(np.iinfo(np.int32).max, size=settings.n_repeats)
+    small = np.min_scalar_type(len(y))  # fifteen lists of samples are long
+    splits: Splits = []
+    for seed in seeds.tolist():
+        splitter = kind(n_folds, shuffle=True, random_state=seed)
+        for train, test in splitter.split(y, y, groups):
+            kept = np.zeros(len(y), dtype=bool)
+            kept[train] = True
+            splits.append((kept, test.astype(small)))
+    return splits
+
+
+# -- the fit ----------------------------------------------------------------------------------------
+
+
+def fit_samples(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+    """Fit an estimator to samples in memory and set its attributes."""
+    settings = Settings.of(estimator)
+    samples = encode(estimator, settings, X, y, sample_weight)
+    check_method(settings, samples)
+    names, classes = getattr(estimator, "feature_names_in_", None), samples.classes
+    splits = crossfit_splits(settings, samples.loss, samples.y, groups, samples.used)
+    problem, g = _pose(settings, samples, names)
+    del X, y, samples  # a copy that validation made is not needed any more
+    solve(estimator, settings, problem, g, splits, classes)
+
+
+def _pose(
+    settings: Settings, samples: Samples, feature_names: Any
+) -> tuple[JointProblem, np.ndarray]:
+    """Problem of the samples that count, and its start."""
+    used = slice(None) if np.all(samples.used) else samples.used
+    X, y = samples.X[used], samples.y[used]
+    weights = fit_weights(settings, samples.weights, samples.labels)[used]
+    problem = make_problem(settings, rank(settings, X, feature_names), samples.loss, y, weights)
+    return problem, make_start(settings, X, weights, problem.n_knots)
+
+
+def solve(
+    estimator: Any,
+    settings: Settings,
+    problem: Any,
+    g: np.ndarray,
+    splits: Splits | None,
+    classes: np.ndarray | None,
+) -> None:
+    """Do the rounds from the start g, warn about what went wrong, and set the estimator's attributes."""
+    if problem.operator.is_constant:
+        warn_nothing_to_rank()
+        fit = intercept_only(problem, g)
+    else:
+        if settings.method.is_spectral:
+            g, estimator.singular_values_ = _spectral_start(problem)
+        fit = fit_method(problem, g, settings.steps, splits)
+    _warn_about(fit, settings)
+    if classes is not None:
+        estimator.classes_ = classes
+    estimator.target_knots_ = fit.g
+    estimator.target_quantiles_ = problem.expand(fit.g)
+    estimator.coef_ = fit.w
+    estimator.intercept_ = fit.b
+    estimator.alpha_ = problem.alpha
+    estimator.smoothness_ = problem.smoothness
+    estimator.objective_ = fit.objective
+    estimator.objective_history_ = np.array(fit.history)
+    estimator.n_rounds_ = fit.n_rounds
+    estimator.n_iter_ = fit.n_iter
+
+
+def _spectral_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Target of method="svd" with the two largest singular values, and a warning where they are close."""
+    from suquan.solvers.spectral import spectral_target
+
+    g, singular_values = spectral_target(problem)
+    first, second = (*singular_values, 0.0)[:2]
+    if not first - second >= _UNSTABLE_GAP * first or first == 0:
+        warnings.warn(
+            f"the two largest singular values are {first:.6g} and {second:.6g}: so close that the "
+            "target found by method='svd' is not stable. Use more samples or another method.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return g, singular_values
+
+
+def warn_nothing_to_rank() -> None:
+    """Warn that no training sample has an order, on behalf of the caller of a `fit`."""
+    warnings.warn(
+        "no sample has two different values, so there is nothing to rank: the model is its "
+        "intercept alone.",
+        UserWarning,
+        stacklevel=5,
+    )
+
+
+def _warn_about(fit: JointFit, settings: Settings) -> None:
+    if fit.collapsed:
+        warnings.warn(
+            "the best target at these penalties is zero; the last one that was not is kept. "
+            "Lower alpha or smoothness.",
+            UserWarning,
+            stacklevel=5,
+        )
+    if fit.runaway is not None:
+        warnings.warn(
+            f"the f-step led to a target of root mean square {fit.runaway:.1e}, at which the w-step "
+            "fails; that round was not taken. Raise smoothness.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+    if fit.unfinished:
+        warnings.warn(
+            f"no convergence: {fit.unfinished[0]} after at most max_iter = {settings.max_iter} "
+            "iterations. Raise max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+# -- using a fitted model ---------------------------------------------------------------------------
+
+
+def decision_values(u: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Scores u of shape (n_samples, n_outputs) as scikit-learn wants them: one per sample for two classes."""
+    if u.shape[1] == 1:
+        return u[:, 0]
+    return u[:, 1] - u[:, 0] if len(classes) == 2 else u
+
+
+def predicted_classes(u: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Class of each sample with the scores u of shape (n_samples, n_outputs)."""
+    chosen = (u[:, 0] > 0).astype(np.intp) if u.shape[1] == 1 else np.argmax(u, axis=1)
+    return classes[chosen]
+
+
+def fitted_loss(loss: Any, classes: np.ndarray | None, huber_delta: float) -> Loss:
+    """Loss of a fitted model, from its parameters and classes."""
+    made = make_loss(loss, None if classes is None else len(classes), huber_delta=huber_delta)
+    if classes is None:
+        return made
+    return made.encode(classes, np.ones(len(classes), dtype=bool))[0]

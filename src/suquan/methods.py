@@ -1,0 +1,101 @@
+"""Ways to learn the target: rows of one table, and what users may give in place of a row's name.
+
+The estimators, selection, comparison and the rounds read all that they know about a method from its row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from suquan.ranking import check_choice
+from suquan.target_sets import TargetSet
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """One way to learn the target.
+
+    Attributes
+    ----------
+    name : str
+        What results and messages call it.
+    target_set : str or TargetSet or None
+        Set of targets of the f-step, by its name or as an object; None where no f-step is done.
+    max_rounds : int
+        Rounds of f-step and w-step where the user gives no number; 0 where there are none.
+    is_crossfit : bool
+        Whether the f-step scores each sample with a model that has not seen it.
+    is_smooth : bool
+        Whether differences of neighbouring quantiles are penalised.
+    is_spectral : bool
+        Whether the target is a singular vector of the difference of two classes.
+    start : str, distribution, callable or array-like, default=None
+        Where rounds start, in place of the parameter `init`.
+    complexity : int
+        Selection by "one_se" prefers smaller numbers.
+    """
+
+    name: str
+    target_set: Any = None
+    max_rounds: int = 0
+    is_crossfit: bool = False
+    is_smooth: bool = False
+    is_spectral: bool = False
+    start: Any = None
+    complexity: int = 7
+
+    def rounds(self, max_rounds: int | None) -> int:
+        """Largest number of rounds, for the number that the user gave."""
+        return int(max_rounds) if max_rounds and self.max_rounds else self.max_rounds
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("fixed", complexity=0),
+        Method("svd", is_spectral=True, complexity=1),
+        Method("f0", "f0", 1, complexity=4),
+        Method("bnd", "bnd", 1, complexity=3),
+        Method("spav", "spav", 1, is_smooth=True, complexity=2),
+        Method("joint", "joint", 5, is_smooth=True, complexity=5),
+        Method("crossfit", "joint", 1, is_crossfit=True, is_smooth=True, complexity=6),
+    )
+}
+
+
+def resolve_method(method: Any, name: str | None = None) -> Method:
+    """Row of a method.
+
+    Parameters
+    ----------
+    method : str, Method or TargetSet
+        A name of the table, a row, or a set of targets, which is then learned in-sample in one round.
+    name : str, default=None
+        What to call it, in place of its own name.
+
+    Returns
+    -------
+    Method
+
+    Examples
+    --------
+    >>> from suquan.methods import resolve_method
+    >>> resolve_method("joint").max_rounds
+    5
+    """
+    if isinstance(method, str):
+        check_choice("method", method, METHODS)
+        found = METHODS[method]
+    elif isinstance(method, Method):
+        found = method
+    elif isinstance(method, TargetSet):
+        own = getattr(method, "name", type(method).__name__)
+        found = Method(own, method, 1, is_smooth=getattr(method, "is_smooth", False))
+    else:
+        known = ", ".join(repr(known) for known in METHODS)
+        raise TypeError(
+            f"method must be one of {known}, a suquan.methods.Method, or an object that follows "
+            f"suquan.target_sets.TargetSet; one of class {type(method).__name__} does not."
+        )
+    return found if name is None else replace(found, name=name)
