@@ -62,12 +62,14 @@ def _opened(path: Path, options: ReadOptions) -> Iterator[tuple[Any, Columns, st
         yield file, *_columns(path, file, options)
 
 
-def _groups(path: Path, file: Any, columns: list[str] | None = None) -> Iterator[Any]:
-    """The row groups, one after the other; some columns of them."""
+def _tables(path: Path, file: Any, columns: list[str] | None, n_rows: int = 2**20) -> Iterator[Any]:
+    """Arrow tables of at most so many rows; some columns of them."""
+    arrow = require("pyarrow", "io", WISH)
+    # Group by group: over several groups PyArrow keeps the compressed bytes of those it has read.
     for group in range(file.num_row_groups):
         with file_errors(path, Exception):
-            table = file.read_row_group(group, columns=columns, use_threads=False)
-        yield table
+            for batch in file.iter_batches(n_rows, [group], columns, use_threads=False):
+                yield arrow.Table.from_batches([batch])
 
 
 def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
@@ -75,7 +77,7 @@ def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
 
     def blocks(n_rows: int | None) -> Iterator[Block]:
         with _opened(path, options) as (file, columns, _):
-            for table in _groups(path, file):
+            for table in _tables(path, file, None, rows_at_once(len(columns.numeric))):
                 if len(table):
                     yield columns.block(table)
 
@@ -114,7 +116,7 @@ def _columns(path: Path, file: Any, options: ReadOptions) -> tuple[Columns, str]
         raise TableError(f"{path}: there is no column of numbers")
 
     def row_names() -> Iterator[str]:
-        for table in _groups(path, file, [name]):
+        for table in _tables(path, file, [name]):
             yield from _names(path, table.column(name)).tolist()
 
     orientation = choose_orientation(
@@ -206,8 +208,8 @@ class ParquetMatrix(Matrix):
         """Of the column of names and the header; the labels of the columns of text and those asked for."""
         with _opened(self.path, self.options) as (file, columns, _):
             wanted = [columns.name, *columns.labels]
-            parts = [columns.block(t, values=False) for t in _groups(self.path, file, wanted)]
-        block = Block.join(parts)
+            tables = _tables(self.path, file, wanted)
+            block = Block.join([columns.block(table, values=False) for table in tables])
         return MatrixNames(block.names.tolist(), columns.numeric, block.labels)
 
     def row_bounds(self, rows_per_block: int | None) -> list[int]:
