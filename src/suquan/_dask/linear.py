@@ -360,6 +360,7 @@ class BlockSums:
 
     def __init__(self, design: BlockDesign, fits: Fits) -> None:
         self.design, self.fits, self.spread = design, fits, design.spread
+        self.n_features = design.blocks.n_features
 
     def evaluate(self, fits: np.ndarray, theta: np.ndarray) -> list[Point]:
         """Losses at theta with their gradients, in one pass."""

@@ -37,15 +37,19 @@ def row_products(A: Array, V: Array, dtype: Any = np.float64) -> Array:
     V : ndarray of shape (n_vectors, n_features)
     dtype : type, default=np.float64
     """
-    columns = np.ascontiguousarray(V.T, dtype=dtype)
-    out = np.empty((len(A), len(V)), dtype)
+    n_vectors = (
+        len(V) if len(V) < 4 else -(-len(V) // 4) * 4
+    )  # with 15 vectors BLAS is slower than with 16
+    columns = np.zeros((V.shape[1], n_vectors), dtype)
+    columns[:, : len(V)] = V.T
+    out = np.empty((len(A), n_vectors), dtype)
 
     def write(rows: slice) -> None:
         np.matmul(A[rows].astype(dtype, copy=False), columns, out=out[rows])
 
     for _ in on_threads(write, slices(*A.shape), n_threads(A.size * len(V))):
         pass
-    return out.T
+    return out.T[: len(V)]
 
 
 def column_products(A: Array, R: Array, dtype: Any = np.float64) -> Array:
@@ -157,8 +161,8 @@ class CentredDesign:
         return H
 
 
-def centred_design(A: Array, fit_intercept: bool) -> tuple[CentredDesign, Array]:
-    """The design A with centred columns, and the mean squares of its columns, of shape (n_features,)."""
+def centred_design(A: Array, fit_intercept: bool) -> tuple[CentredDesign, float]:
+    """The design A with centred columns, and the mean square of its entries."""
     sums, squares = column_moments(A)
     means, spread, explicit = centring(sums, squares, len(A), fit_intercept)
     return CentredDesign(A, means, fit_intercept, explicit), spread
@@ -166,10 +170,11 @@ def centred_design(A: Array, fit_intercept: bool) -> tuple[CentredDesign, Array]
 
 def centring(
     sums: Array, squares: Array, n_samples: int, fit_intercept: bool
-) -> tuple[Array, Array, bool]:
-    """Means, mean squares of centred columns, and whether offsets are too large to centre products."""
+) -> tuple[Array, float, bool]:
+    """Means, mean square of the centred entries, and whether offsets are too large to centre products."""
     means, spread = sums / n_samples, squares / n_samples
     if not fit_intercept:
-        return np.zeros_like(means), spread, False
+        return np.zeros_like(means), float(spread.mean()), False
     spread = np.maximum(spread - means**2, 0.0)
-    return means, spread, bool(np.any(np.abs(means) > _LARGE_OFFSET * np.sqrt(spread) + 1e-30))
+    explicit = bool(np.any(np.abs(means) > _LARGE_OFFSET * np.sqrt(spread) + 1e-30))
+    return means, float(spread.mean()), explicit

@@ -100,11 +100,13 @@ def newton(
         gradient = problem.gradients(running, present)
         precondition = problem.preconditioner(running, present)
         scale = np.maximum([point.objective for point in present], floor)
-        gap = 0.5 * dots(gradient, precondition(gradient)) / scale
+        scaled = precondition(gradient)
+        gap = 0.5 * dots(gradient, scaled) / scale
         step, n_products, reached, accurate = conjugate_gradients(
             problem.hessian(running, present),
             precondition,
             gradient,
+            scaled,
             _forcing(gap, tol),
             2.0 * tol * scale,
             problem.max_products,
@@ -193,6 +195,7 @@ def conjugate_gradients(
     product: Product,
     precondition: Product,
     gradient: Array,
+    scaled: Array,
     forcing: Array,
     last_decrement: Array,
     limit: int,
@@ -203,7 +206,8 @@ def conjugate_gradients(
     ----------
     product, precondition : callable
         Products with H, and with an approximate inverse of H.
-    gradient : ndarray of shape (n_fits, n_outputs, n_parameters)
+    gradient, scaled : ndarray of shape (n_fits, n_outputs, n_parameters)
+        The second is the preconditioned first.
     forcing : ndarray of shape (n_fits,)
         Relative residual, in the norm of the preconditioner, at which a fit is solved.
     last_decrement : ndarray of shape (n_fits,)
@@ -220,8 +224,7 @@ def conjugate_gradients(
     accurate : ndarray of bool, shape (n_fits,)
         Which fits came down to what the last step needs.
     """
-    step, residual = np.zeros_like(gradient), -gradient
-    direction = precondition(residual)
+    step, residual, direction = np.zeros_like(gradient), -gradient, -scaled
     energy = dots(residual, direction)
     target, last_target = forcing**2 * energy, _LAST_FORCING**2 * energy
     goal, accurate = target, energy <= last_target

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suquan.losses import Loss
+from suquan.losses import Curvature, Loss
 from suquan.solvers._algebra import Array, MaybeArray, cholesky, cholesky_solve
 from suquan.solvers._fits import (
     LinearFit,
@@ -37,11 +37,13 @@ class SampleSums(Protocol):
 
     Attributes
     ----------
-    spread : ndarray of shape (n_features,)
-        Mean squares of the columns.
+    n_features : int
+    spread : float
+        Mean square of the entries of the centred columns.
     """
 
-    spread: Array
+    n_features: int
+    spread: float
 
     @property
     def largest_square(self) -> float:
@@ -76,16 +78,16 @@ class DenseSums:
     y : ndarray of shape (n_samples,)
     S : ndarray of shape (n_fits, n_samples)
         Weights of each fit.
-    spread : ndarray of shape (n_features,), optional
-        Mean squares of the columns, where a preconditioner needs them.
+    spread : float, optional
+        Mean square of the entries, where a preconditioner needs it.
     """
 
     largest_square = np.inf
 
-    def __init__(
-        self, design: CentredDesign, loss: Loss, y: Array, S: Array, spread: MaybeArray = None
-    ):
+    def __init__(self, design: CentredDesign, loss: Loss, y: Array, S: Array, spread: float = 1.0):
         self.design, self.loss, self.y, self.S, self.spread = design, loss, y, S, spread
+        self.n_features = design.A.shape[1]
+        self._known: tuple[list[Point], list[Curvature]] | None = None
         self.has_all = [bool(np.all(s > 0.0)) for s in S]
 
     def evaluate(self, fits: Array, theta: Array) -> list[Point]:
@@ -111,9 +113,7 @@ class DenseSums:
 
     def hessian(self, fits: Array, points: list[Point]) -> Product:
         """Products with the Hessians of the losses, in the type of the design."""
-        curvatures = [
-            self._curvature(k, point) for k, point in zip(fits.tolist(), points, strict=True)
-        ]
+        curvatures = self._curvatures(fits, points)
         dtype = self.design.A.dtype
 
         def product(V: Array) -> Array:
@@ -128,11 +128,8 @@ class DenseSums:
 
     def curvatures(self, fits: Array, points: list[Point]) -> Array:
         """Mean over the outputs of the summed second derivatives of the losses."""
-        diagonals = [
-            self._curvature(k, point).diagonal()
-            for k, point in zip(fits.tolist(), points, strict=True)
-        ]
-        return np.array([diagonal.sum() for diagonal in diagonals]) / self.loss.n_outputs
+        totals = [curvature.diagonal().sum() for curvature in self._curvatures(fits, points)]
+        return np.array(totals) / self.loss.n_outputs
 
     def covariance(self) -> Array:
         """Second moments of the columns, bordered by those of the intercept."""
@@ -141,11 +138,22 @@ class DenseSums:
 
     def squares(self, fit: int, point: Point) -> list[Array]:
         """Second moments weighted with the curvature of each output of a fit."""
-        diagonal = self._curvature(fit, point).diagonal().reshape(len(self.y), -1)
+        (curvature,) = self._curvatures(np.array([fit]), [point])
+        diagonal = curvature.diagonal().reshape(len(self.y), -1)
         return [self.design.squares(d) for d in diagonal.T]
 
-    def _curvature(self, k: int, point: Point) -> Any:
-        return damped_curvature(self.loss, *self._at(k, point.u), point.damping)
+    def _curvatures(self, fits: Array, points: list[Point]) -> list[Curvature]:
+        """Curvatures of the fits, which a Newton step asks for twice."""
+        if self._known is None or self._known[0] is not points:
+            of_fits = zip(fits.tolist(), points, strict=True)
+            self._known = (
+                points,
+                [
+                    damped_curvature(self.loss, *self._at(k, point.u), point.damping)
+                    for k, point in of_fits
+                ],
+            )
+        return self._known[1]
 
     def _at(self, k: int, u: Array) -> tuple[Array, Array, Array]:
         """Labels, scores and weights of fit k; scores are 0 where the weight is, so that none overflows."""
@@ -208,7 +216,7 @@ def _penalised_factor(H: Array, alpha: float) -> Array:
 class FeatureProblem:
     """The penalised fits, as Newton's method takes them.
 
-    The preconditioner is as strong as the problem turns out to need. Strength 0 scales the columns; 1 inverts
+    The preconditioner is as strong as the problem turns out to need. Strength 0 scales; 1 inverts
     mean curvature × covariance + 2 alpha; 2 inverts, fit by fit and output by output, the Hessian at the
     present point. The next one is built when the last has cost as many products as that takes.
 
@@ -237,7 +245,7 @@ class FeatureProblem:
         self.sums, self.shared, self.alpha = sums, conditioning, alpha
         self.balanced, self.dtype = balanced, dtype
         self.is_coupled = loss.n_outputs > 1 or loss.couples_samples
-        self.has_room = len(sums.spread) <= sums.largest_square
+        self.has_room = sums.n_features <= sums.largest_square
         self.strength = 1 if conditioning.unconditioned_left <= 0 and self.has_room else 0
         self._own: dict[int, list[Array]] = {}
 
@@ -286,7 +294,12 @@ class FeatureProblem:
         """Products with approximate inverses of the Hessians."""
         curvature = max(float(self.sums.curvatures(fits, points).mean()), np.finfo(float).tiny)
         if self.strength == 0:
-            scales = np.append(curvature * self.sums.spread + 2.0 * self.alpha, curvature)
+            # One scale for all columns: rows of normalised samples have the same sum, so that gradients are
+            # orthogonal to a common shift of all coefficients, along which only the penalty is curved.
+            scales = np.full(
+                self.sums.n_features + 1, curvature * self.sums.spread + 2.0 * self.alpha
+            )
+            scales[-1] = curvature
             return lambda R: self._balance(R / scales)
         if self.strength == 1:
             factor = self.shared.factor(self.sums, curvature, self.alpha, self.dtype)

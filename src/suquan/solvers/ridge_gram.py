@@ -74,6 +74,7 @@ class DualProblem:
         # the matrix would be nearly singular along the samples' mean.
         self.shift = float(np.trace(G)) / len(G) if fit_intercept else 0.0
         self.shared: FoldInverse | None = None
+        self._known: tuple[list[Point], Array] | None = None
 
     def point(self, k: int, a: Array, b: float, v: Array) -> Point:
         """Fit k at the coefficients a and the intercept b, with v = G a."""
@@ -137,11 +138,14 @@ class DualProblem:
         return self.y, np.where(self.kept[k], u, 0.0), self.S[k]
 
     def _diagonals(self, fits: Array, points: list[Point]) -> Array:
-        curvatures: list[Curvature] = [
-            damped_curvature(self.loss, *self._at(k, point.u), point.damping)
-            for k, point in zip(fits.tolist(), points, strict=True)
-        ]
-        return np.stack([curvature.diagonal() for curvature in curvatures])
+        """Curvatures of the fits, which a Newton step asks for twice."""
+        if self._known is None or self._known[0] is not points:
+            curvatures: list[Curvature] = [
+                damped_curvature(self.loss, *self._at(k, point.u), point.damping)
+                for k, point in zip(fits.tolist(), points, strict=True)
+            ]
+            self._known = points, np.stack([curvature.diagonal() for curvature in curvatures])
+        return self._known[1]
 
     def _gradient(self, rho: Array, slopes: Array) -> Array:
         totals = (
@@ -226,17 +230,17 @@ class GramSolver:
     @classmethod
     def from_design(cls, A: Array, fit_intercept: bool) -> GramSolver:
         """Solver of the design A, whose Gram matrix is computed in float64."""
-        means = column_products(A, np.full((1, len(A)), 1.0 / len(A)))[0]
-        return cls(_gram(A, means if fit_intercept else np.zeros_like(means)), fit_intercept, A)
+        means = A.mean(axis=0) if fit_intercept else np.zeros(A.shape[1], A.dtype)
+        G = _gram(A, means)
+        if fit_intercept:
+            _centre(G)  # the means were rounded
+        return cls(G, fit_intercept, A)
 
     @classmethod
     def from_gram(cls, G: Array, fit_intercept: bool) -> GramSolver:
         """Solver of a design that is known by its Gram matrix alone."""
         G = np.array(G, dtype=np.float64, order="C")
-        row_means = G.mean(axis=1) if fit_intercept else np.zeros(len(G))
-        if fit_intercept:
-            G -= row_means[:, None] - row_means.mean()
-            G -= row_means
+        row_means = _centre(G) if fit_intercept else np.zeros(len(G))
         return cls(G, fit_intercept, row_means=row_means)
 
     def solve_batch(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
@@ -336,12 +340,20 @@ def _share_an_inverse(S: Array, start: LinearFit | None) -> bool:
     return bool(2 * n_left_out.max() <= S.shape[1])
 
 
+def _centre(G: Array) -> Array:
+    """Turn the Gram matrix of rows into that of the rows less their mean; the means of its rows before."""
+    row_means = G.mean(axis=1)
+    G -= row_means[:, None] - row_means.mean()
+    G -= row_means
+    return row_means
+
+
 def _gram(A: Array, means: Array) -> Array:
     """(A − means)(A − means)ᵀ in float64, summed over blocks of columns."""
     n_samples, n_features = A.shape
 
     def part(columns: slice) -> Array:
-        block = A[:, columns] - means[columns]
+        block = A[:, columns] - means[columns].astype(np.float64)
         return block @ block.T
 
     G = np.zeros((n_samples, n_samples))
