@@ -560,27 +560,3 @@ def make_loss(loss: Any, n_classes: int | None = None, *, huber_delta: float = 1
         known = ", ".join(repr(name) for name in ("auto", *makers))
         raise ValueError(f"loss is {loss!r}; choose one of {known}.")
     return makers[loss]()
-
-
-# -- signatures without weights, until all callers give them ------------------------------------------
-
-
-def _with_and_without_weights(new, old):
-    def method(self, y, u, s=None):
-        return old(self, y, u) if s is None else new(self, y, u, s)
-
-    return method
-
-
-def _accept_calls_without_weights() -> None:
-    from suquan import _losses_before as before
-
-    for cls in (Logistic, Softmax, Squared):
-        old = getattr(before, cls.__name__)
-        for name in ("value", "gradient"):
-            both = _with_and_without_weights(getattr(cls, name), getattr(old, name))
-            setattr(cls, name, both)
-        setattr(cls, "curvature", old.curvature)  # noqa: B010
-
-
-_accept_calls_without_weights()
