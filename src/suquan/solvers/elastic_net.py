@@ -39,6 +39,7 @@ _FIRST_COLUMNS = 50
 # Criterion at which the stages at larger alphas end, and their share of the iterations.
 _STAGE_TOL, _STAGE_SHARE = 1e-2, 0.1
 _MAX_INTERCEPT_STEPS = 20
+_POLISH = 1e-4  # accuracy of the last step, in units of the tolerance
 
 
 def solve_elastic_net(
@@ -96,6 +97,7 @@ def solve_elastic_net(
         if start is None:
             _approach(problem, state, max_iter)
         _solve(problem, state, tol, max_iter)
+        _polish(problem, state, tol)
         b = state.b - state.w @ problem.means
         if fit_intercept and ignores_shifts(loss, problem.y, problem.s):
             b -= b.mean()
@@ -215,6 +217,17 @@ def _solve(problem: _Problem, state: _State, tol: float, max_iter: int) -> None:
         size = min(2 * max(size, int(state.w.any(axis=0).sum())), problem.A.shape[1])
 
 
+def _polish(problem: _Problem, state: _State, tol: float) -> None:
+    """One exact Newton step: a gap of `tol` in J leaves its root in the scores."""
+    if not state.criterion <= tol:
+        return
+    correlations = problem.correlations(problem.slopes(state.u))
+    chosen, _ = _working_set(problem, state, correlations, problem.A.shape[1])
+    tol *= _POLISH * max(state.objective, problem.floor)
+    _descend(problem, state, chosen, tol, state.n_iter + 1)
+    state.n_iter -= 1
+
+
 def _working_set(
     problem: _Problem, state: _State, correlations: Array, size: int
 ) -> tuple[Array, bool]:
@@ -236,7 +249,8 @@ def _descend(problem: _Problem, state: _State, chosen: Array, tol: float, max_it
     """
     X = problem.columns(chosen)
     first = promised = np.inf
-    # Exact minimisers of a poor model are wasted: ask for a part of what the last step promised.
+    gap = state.criterion * max(state.objective, problem.floor)
+    # Exact minimisers of a poor model are wasted: ask for a part of what can be gained.
     accuracy = 0.0 if problem.loss.is_quadratic else 0.01
     while promised > tol and state.n_iter < max_iter:
         state.n_iter += 1
@@ -246,7 +260,7 @@ def _descend(problem: _Problem, state: _State, chosen: Array, tol: float, max_it
         model = QuadraticModel(
             X, problem.curvature(state.u, state.damping), gradient, z, problem.l1, problem.l2
         )
-        new = model.minimise(0.1 * max(tol, accuracy * min(promised, state.objective)))
+        new = model.minimise(0.1 * max(tol, accuracy * min(promised, gap)))
         step = new - z
         if not problem.fit_intercept:
             step[:, -1] = 0.0  # may be rounding
