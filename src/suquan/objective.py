@@ -113,8 +113,8 @@ class Problem(Protocol):
     def coefficients(self, fit: Any, g: np.ndarray) -> Any:
         """Coefficients of a fit at the target g, as :meth:`f_design` and :meth:`penalty` take them."""
 
-    def f_design(self, w: Any, samples: np.ndarray | None = None) -> Any:
-        """Rows of the f-step, of all samples or of the chosen ones."""
+    def f_design(self, w: Any, samples: np.ndarray | None = None, out: Any = None) -> Any:
+        """Rows of the f-step, of all samples or of the chosen ones, written to `out` where it is given."""
 
     def penalty(self, w: Any) -> float:
         """alpha·Ω(w)."""
@@ -179,21 +179,20 @@ class JointProblem:
         """Coefficients w of a fit, of shape (n_outputs, n_features)."""
         return fit.w
 
-    def f_design(self, w: Any, samples: np.ndarray | None = None) -> Any:
+    def f_design(self, w: Any, samples: np.ndarray | None = None, out: Any = None) -> Any:
         """Rows Bᵀ T_iᵀ w_k, of shape (n_samples · n_outputs, n_knots), for w of shape (n_outputs, n_features).
 
-        All samples, or the chosen ones.
+        All samples, or the chosen ones; in `out` where it is given.
         """
         operator = self.operator if samples is None else self.operator.take(samples)
         knots = None
         if self.n_knots != operator.n_features:
             knots = knot_positions(operator.n_features, self.n_knots)
-        if len(w) == 1:
-            return operator.adjoint(w[0], knots=knots, dtype=self.dtype)
-        D: np.ndarray = np.empty((operator.n_samples, len(w), self.n_knots), self.dtype)
+        if out is None:
+            out = np.empty((operator.n_samples * len(w), self.n_knots), self.dtype)
         for k in range(len(w)):
-            D[:, k] = operator.adjoint(w[k], knots=knots, dtype=self.dtype)
-        return D.reshape(-1, self.n_knots)
+            operator.adjoint(w[k], knots=knots, out=out[k :: len(w)])
+        return out
 
     def penalty(self, w: Any) -> float:
         """alpha·Ω(w)."""
@@ -304,6 +303,6 @@ class FoldModels:
         start = 0
         for fit, (_, test) in zip(models, self.splits, strict=True):
             stop = start + len(test) * n_outputs
-            D[start:stop] = problem.f_design(problem.coefficients(fit, g), test)
+            problem.f_design(problem.coefficients(fit, g), test, D[start:stop])
             start = stop
         return D, problem.y[rows], self.s[rows] / self.s[rows].sum()

@@ -108,7 +108,7 @@ class BlockedProblem(JointProblem):
             fit_intercept=self.fit_intercept,
         )
 
-    def f_design(self, w: np.ndarray, samples: np.ndarray | None = None) -> Any:
+    def f_design(self, w: Any, samples: np.ndarray | None = None, out: Any = None) -> Any:
         """Rows of the f-step over all samples."""
         return self.target_rows(w[None], crossed=False, n_rows=len(self.y), s=self.s, weight=1.0)
 

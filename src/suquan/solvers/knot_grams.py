@@ -112,11 +112,15 @@ class KnotProblem(JointProblem):
         """Dual coefficients of a fit at the target g."""
         return DualCoefficients(fit.dual, *self._at(g))
 
-    def f_design(self, w: Any, samples: np.ndarray | None = None) -> np.ndarray:
+    def f_design(self, w: Any, samples: np.ndarray | None = None, out: Any = None) -> Any:
         """Rows Σ_m dual_m G_im g, of shape (n_samples · n_outputs, n_knots)."""
         products = w.products if samples is None else w.products[samples]
         D = np.tensordot(products, w.dual.astype(products.dtype), axes=(1, 1))
-        return np.ascontiguousarray(D.transpose(0, 2, 1)).reshape(-1, self.n_knots)
+        D = np.ascontiguousarray(D.transpose(0, 2, 1)).reshape(-1, self.n_knots)
+        if out is None:
+            return D
+        out[:] = D
+        return out
 
     def penalty(self, w: Any) -> float:
         """alpha·‖w‖²."""
