@@ -15,16 +15,18 @@ from suquan.solvers._target_dual import factorised
 from suquan.solvers._target_record import FLATTEST, Record, Vector
 from suquan.target_sets import Face, TargetSet
 
+_PATIENCE = 5  # iterations that may leave the gap where it is
 _CHECK_EVERY = 8  # proximal steps on a model between looks at its gap
 
 
 def primal_newton(data: LossSide, record: Record) -> None:
     """Minimise quadratic models of the loss over the set; line search between."""
-    target, model, gap = record.target, None, np.inf
+    target, model, gap, n_slow = record.target, None, np.inf, 0
     f, Df, point, objective = record.f, record.Df, record.point, record.objective
     while True:
         g = record.update_dual(point)
-        if record.done:
+        n_slow += record.gap > 0.9 * gap
+        if record.done or n_slow > _PATIENCE:
             return
         record.n_iter += 1
         if model is None or (not data.is_quadratic and record.gap > 0.1 * gap):
