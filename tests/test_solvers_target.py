@@ -1,4 +1,4 @@
-"""The f-step against a convex solver, its certificate, its edges, and losses and sets from outside the package."""
+"""The f-step against a convex solver, its certificate, its edges; losses and sets from outside the package."""
 
 from __future__ import annotations
 
@@ -400,17 +400,17 @@ def test_a_loss_that_couples_samples_is_never_cut(monkeypatch, target_set, smoot
 def test_conjugate_is_an_upper_bound_and_tight(name, smoothness):
     rng = np.random.default_rng(0)
     K, target = 12, TARGET_SETS[name].at(smoothness)
-    for scale in (1e-3, 1.0, 1e3):
-        g = scale * rng.standard_normal(K)
+    for _ in range(5):
+        g = rng.standard_normal(K)
         g -= g.mean()
         f, reach = cp.Variable(K), 8.0 * np.sqrt(K)
         gain = g @ f - smoothness * cp.sum_squares(cp.diff(f))
         constraints = [*CONSTRAINTS[name](f), cp.sum(f) == 0.0, cp.norm(f) <= reach]
         best = cp.Problem(cp.Maximize(gain), constraints).solve(solver="CLARABEL")
         bound = target.conjugate(g, reach)
-        assert bound >= best - 1e-6 * (scale + abs(best))
+        assert bound >= best - 1e-6 * (1.0 + best)
         if smoothness == 0.0 or name != "spav":  # with smoothness the reach is not used
-            assert bound <= best + 1e-6 * (scale + abs(best))
+            assert bound <= best + 1e-6 * (1.0 + best)
 
 
 def test_line_search_refuses_infinite_values_and_nan():

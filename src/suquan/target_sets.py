@@ -46,8 +46,8 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 _ON_SPHERE = 1.0 - 1e-9  # mean square from which the bound counts as active
-# Steps, in units of the radius over the norm of g, that the conjugate's maximiser is found with: projections are
-# exact however long the step is, but smoothing by so much leaves few digits.
+# Steps, in units of the radius over the norm of g, that the conjugate's maximiser is found with: projections
+# are exact however long the step is, but smoothing by so much leaves few digits.
 _FAR, _FAR_SMOOTH = 1e15, 1e8
 
 
