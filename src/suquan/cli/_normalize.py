@@ -12,9 +12,8 @@ import numpy as np
 
 from suquan._dask.collections import compute
 from suquan.cli._cluster import running_cluster
-from suquan.cli._inputs import is_array_file, open_samples
+from suquan.cli._inputs import find_samples, is_array_file, open_samples, say_samples
 from suquan.cli._options import Normalize
-from suquan.cli._orientation import find_samples
 from suquan.cli._output import Output
 from suquan.io import TableError, write_blocks
 from suquan.io.blocks import check_block_destination
@@ -30,7 +29,7 @@ def run(options: Normalize, output: Output) -> None:
     """Normalise a table block by block, on a cluster where one is asked for."""
     source, destination = options.table, options.output
     target = resolve_target_option(options.target)
-    samples, why = find_samples(source, options.samples, labels=options.label or ())
+    samples, why = find_samples(source, options, label_columns=tuple(options.label or ()))
     if options.has_cluster or is_array_file(source) or is_array_file(destination):
         done = _normalize_blocks(options, target, samples)
     else:
@@ -40,18 +39,13 @@ def run(options: Normalize, output: Output) -> None:
             f"the target of {len(target):,} values was interpolated to the {done.n_features:,} features"
         )
     gaps = f"; {done.n_missing:,} missing values stayed missing" if done.n_missing else ""
-    how = "as given" if options.samples != "auto" else f"{why}; --samples overrides"
-    output.say(
-        f"{source.name}: {done.n_samples:,} samples in {done.orientation} ({how}), "
-        f"{done.n_features:,} features{gaps}"
-    )
+    say_samples(output, source, done, done.orientation, why, gaps)
     output.say(f"normalised to {options.target}, ties by the rule {options.ties!r}: {destination}")
     output.keep(
         output=str(destination),
         n_samples=done.n_samples,
         n_features=done.n_features,
         n_missing=done.n_missing,
-        orientation=done.orientation,
         target=options.target,
         ties=options.ties,
         n_passes=done.n_passes,

@@ -296,6 +296,13 @@ def standardized(f: Any) -> np.ndarray:
     return f / np.where(rms > 0, rms, 1.0)
 
 
+def nearest_target(f: Any) -> tuple[str, float]:
+    """Named target that is nearest, and its root mean square distance, both standardised."""
+    named = {name: standardized(make_target_quantiles(name, len(f))) for name in NAMED}
+    distance = {k: float(np.sqrt(np.mean((standardized(f) - g) ** 2))) for k, g in named.items()}
+    return min(distance.items(), key=lambda item: item[1])
+
+
 def _fitted_target(estimator: Any) -> np.ndarray:
     if hasattr(estimator, "steps"):
         raise ValueError(
