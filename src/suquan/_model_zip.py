@@ -5,8 +5,6 @@ never compressed, so that no member is larger than the file: there is nothing to
 Arrays are read by their own size, never by the size that they claim.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

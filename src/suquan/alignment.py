@@ -1,7 +1,5 @@
 """New samples with other features than the model's, brought into its order by name, for `suquan predict`."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ there is no pickle in it, its classes are the six of this library, and everythin
 checksums find damage; they do not tell who wrote the file. See docs/design/model_files.md.
 """
 
-from __future__ import annotations
-
 import inspect
 import platform
 import re

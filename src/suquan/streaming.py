@@ -1,7 +1,5 @@
 """Quantile normalisation of tables in files, in blocks of samples: memory does not grow with the samples."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

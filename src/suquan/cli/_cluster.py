@@ -1,7 +1,5 @@
 """The Dask cluster of a command: one that runs already, or one of local processes for as long as it takes."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import logging

@@ -1,7 +1,5 @@
 """``suquan compare``: labelled samples in; tables, figures, a model and a report out."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

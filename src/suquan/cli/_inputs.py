@@ -1,7 +1,5 @@
 """Tables and labels as the user gave them, made into samples and classes; for `fit`, `compare`, `predict`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``suquan inspect``: a model file in, what it holds as lines and tables out."""
 
-from __future__ import annotations
-
 from suquan.cli._options import Inspect
 from suquan.cli._output import Output, number
 from suquan.cli._predict import class_names

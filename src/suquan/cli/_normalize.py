@@ -1,7 +1,5 @@
 """``suquan normalize``: a table in, a table of the same shape out, both in files."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from dataclasses import replace

@@ -6,8 +6,6 @@ the command's module gets the object. Nothing heavy is imported here: `suquan --
 """
 # ruff: noqa: RUF009 (opt and argument make fields)
 
-from __future__ import annotations
-
 from dataclasses import MISSING, dataclass, field, fields
 from inspect import Parameter, Signature, get_annotations
 from pathlib import Path

@@ -4,8 +4,6 @@
 whatever goes wrong into an exit code.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -13,13 +11,11 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suquan.cli import INSTALL
 from suquan.cli._interrupts import safe_interrupts
-
-if TYPE_CHECKING:
-    from suquan.cli._options import Options
+from suquan.cli._options import Options
 
 MISTAKE, BUG, INTERRUPTED = 1, 70, 130
 EXIT_CODES = (

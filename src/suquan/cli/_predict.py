@@ -1,7 +1,5 @@
 """``suquan predict``: a saved model and a table in, a table of scores out."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys
@@ -85,7 +83,7 @@ def _score_on_blocks(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The same; the blocks are scored where they are, and only scores come here."""
     table = open_samples(options.table, options, samples=samples)
-    settings = {"features": table.feature_names, "max_lost": options.max_lost}
+    settings: dict[str, Any] = {"features": table.feature_names, "max_lost": options.max_lost}
     nobody = np.empty((0, table.n_features), table.values.dtype)
     aligned = align_features(model, nobody, table.feature_names, max_lost=options.max_lost)
     say_blocks(output, options.table, table)
@@ -107,9 +105,7 @@ def _say_features(output: Output, aligned: AlignedSamples, where: str = "") -> N
         f"{where}{n_features - len(aligned.missing):,} of the model's {n_features:,} features{dropped}"
     )
     output.keep(
-        n_missing_features=len(aligned.missing),
-        n_extra_features=n_extra,
-        lost_weight=aligned.lost,
+        n_missing_features=len(aligned.missing), n_extra_features=n_extra, lost_weight=aligned.lost
     )
 
 

@@ -1,7 +1,5 @@
 """CIFAR-10 in grey: the path of a copy comes in, arrays of pictures and of their classes go out."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The breast cancer cohorts of the paper: files that GEO offers come in, samples with labels go out."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import re

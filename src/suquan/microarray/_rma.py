@@ -4,8 +4,6 @@ The steps in their order: background correction, quantile normalisation, log2, m
 all of them; the first and the last are public too.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -371,7 +369,7 @@ def median_polish(
 
 def polish_arrays(
     X: np.ndarray,
-    sets: ProbeSets,
+    sets: "ProbeSets",
     *,
     log2: bool = False,
     max_iter: int = MAX_ITER,

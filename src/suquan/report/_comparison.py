@@ -1,7 +1,5 @@
 """Sections on the result of a comparison, for `write_report` and for pages of other kinds."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sections on a fitted model, for `write_report` and for pages of other kinds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

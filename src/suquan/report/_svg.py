@@ -1,7 +1,5 @@
 """matplotlib figures as inline SVG that follows the colours of the page; all sections draw with it."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Numbers, values and targets in words, as the sections of the report show them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The report of a comparison and of the model fitted after it: results come in, one HTML file goes out."""
 
-from __future__ import annotations
-
 import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
