@@ -21,7 +21,7 @@ import suquan
 from suquan.cli import main
 from suquan.cli._app import app
 from suquan.cli._interrupts import safe_interrupts
-from suquan.cli._options import Compare, Folds, parse_cv
+from suquan.cli._options import Compare, Folds, Options, parse_cv
 from suquan.cli._output import Output, jsonable, safe
 from suquan.io import Table, read_table, write_table
 
@@ -681,7 +681,7 @@ def test_text_is_made_safe():
         "a": [1.0, None],
         "2": [3, None],
     }
-    output = Output("x", quiet=True)
+    output = Output("x", Options(quiet=True))
     output.warn("once")
     output.warn("once")
     assert output.warnings == ["once"]

@@ -57,9 +57,6 @@ class Problem:
         return "roc_auc" if len(self.class_names) == 2 else "roc_auc_ovr"
 
 
-# -- tables -----------------------------------------------------------------------------------------
-
-
 def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = False) -> Problem:
     """Read the table and the labels, match them by name, and say what was found.
 
@@ -163,9 +160,6 @@ def sample_problem(problem: Problem, n_rows: int, seed: int) -> Problem:
     keep[np.random.default_rng(seed).choice(n_samples, n_rows, replace=False)] = True
     (X,) = compute(take_rows(problem.X, keep), blocks_of=problem.X)
     return replace(problem, X=X, y=problem.y[keep])
-
-
-# -- labels -----------------------------------------------------------------------------------------
 
 
 def find_labels(

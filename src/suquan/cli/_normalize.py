@@ -39,15 +39,9 @@ def run(options: Normalize, output: Output) -> None:
     gaps = f"; {done.n_missing:,} missing values stayed missing" if done.n_missing else ""
     say_samples(output, source, done, done.orientation, why, gaps)
     output.say(f"normalised to {options.target}, ties by the rule {options.ties!r}: {destination}")
-    output.keep(
-        output=str(destination),
-        n_samples=done.n_samples,
-        n_features=done.n_features,
-        n_missing=done.n_missing,
-        target=options.target,
-        ties=options.ties,
-        n_passes=done.n_passes,
-    )
+    counts = ("n_samples", "n_features", "n_missing", "n_passes")
+    output.keep(output=str(destination), target=options.target, ties=options.ties)
+    output.keep(**{name: getattr(done, name) for name in counts})
 
 
 def _normalize_here(
@@ -55,41 +49,31 @@ def _normalize_here(
 ) -> NormalizedFile:
     """In this process, from one file into the other; on a terminal, counts on one line that is cleared."""
 
-    def show(what: str, count: int) -> None:
-        sys.stderr.write(f"{CLEAR_LINE}{what}: {count:,} samples")
+    def show(text: str) -> None:
+        sys.stderr.write(CLEAR_LINE + text)
         sys.stderr.flush()
 
-    counts = output.shows_progress and sys.stderr.isatty()
+    settings: dict[str, Any] = {
+        "ties": options.ties,
+        "missing": options.missing,
+        "samples": samples,
+    }
+    settings |= {"label_columns": options.label or (), "rows_per_block": options.block_samples}
+    settings |= {"n_jobs": options.n_jobs, **options.reading()}
+    if not (output.shows_progress and sys.stderr.isatty()):
+        return normalize_file(options.table, options.output, target, **settings)
+    settings["progress"] = lambda what, count: show(f"{what}: {count:,} samples")
     try:
-        return normalize_file(
-            options.table,
-            options.output,
-            target,
-            ties=options.ties,
-            missing=options.missing,
-            samples=samples,
-            label_columns=options.label or (),
-            rows_per_block=options.block_samples,
-            n_jobs=options.n_jobs,
-            progress=show if counts else None,
-            **options.reading(),
-        )
+        return normalize_file(options.table, options.output, target, **settings)
     finally:
-        if counts:
-            sys.stderr.write(CLEAR_LINE)
-            sys.stderr.flush()
+        show("")
 
 
 def _normalize_blocks(options: Normalize, target: Any, samples: str) -> NormalizedFile:
     """The same on Dask arrays: the blocks are read, normalised and, as arrays, written by the workers."""
     check_block_destination(options.output)
-    table = open_samples(
-        options.table,
-        options,
-        options.label or (),
-        samples=samples,
-        rows_per_block=options.block_samples,
-    )
+    wanted: dict[str, Any] = {"samples": samples, "rows_per_block": options.block_samples}
+    table = open_samples(options.table, options, options.label or (), **wanted)
     learns = isinstance(target, str) and target in LEARNED
     if not learns:
         target = make_target_quantiles(target, table.n_features)

@@ -57,9 +57,6 @@ def argument(help: str, metavar: str) -> Any:
     return field(metadata={"typer": Argument(help=help, metavar=metavar), "by_place": True})
 
 
-# -- options that several commands share ------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What every command takes."""
@@ -212,9 +209,6 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
         """Parameters of the same names of an estimator that chooses its penalties."""
         names = ("alphas", "smoothnesses", "ties", "missing", "n_knots")
         return {name: getattr(self, name) for name in names}
-
-
-# -- commands ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,9 +135,6 @@ def _score_block(
             raise
 
 
-# -- the table of scores ----------------------------------------------------------------------------
-
-
 def class_names(file: ModelFile) -> list[str]:
     """What the classes are called; none in regression."""
     classes = getattr(file.estimator, "classes_", None)

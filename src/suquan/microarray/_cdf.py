@@ -141,23 +141,17 @@ def probe_intensities(cels: Any, cdf: Any) -> tuple[np.ndarray, np.ndarray]:
     chip_type = ""
     for j, array in enumerate(arrays):  # one at a time: only the probes are kept
         cel = array if isinstance(array, Cel) else read_cel(array)
-        _check_fits(cel, layout, chip_type)
+        made_of = (
+            f"has {cel.n_rows} rows of {cel.n_cols} columns, the layout {layout.chip_type} has"
+        )
+        problem = f"{made_of} {layout.n_rows} of {layout.n_cols}: they are of different chips."
+        require((cel.n_rows, cel.n_cols) == (layout.n_rows, layout.n_cols), cel.name, problem)
+        problem = f"is of chip type {cel.chip_type}, the arrays before it of {chip_type}."
+        same = not chip_type or cel.chip_type in ("", chip_type)
+        require(same, cel.name, f"{problem} Summarise arrays of one type together.")
         chip_type = chip_type or cel.chip_type
         pm[j] = cel.intensity[pm_cells]
     return pm.T, layout.probesets[layout.set_index[layout.is_pm]]
-
-
-def _check_fits(cel: Cel, layout: Cdf, chip_type: str) -> None:
-    problem = (
-        f"has {cel.n_rows} rows of {cel.n_cols} columns, the layout {layout.chip_type} has {layout.n_rows} of "
-        f"{layout.n_cols}: they are of different chips."
-    )
-    require((cel.n_rows, cel.n_cols) == (layout.n_rows, layout.n_cols), cel.name, problem)
-    problem = (
-        f"is of chip type {cel.chip_type}, the arrays before it of {chip_type}. Summarise arrays of one type "
-        "together."
-    )
-    require(not chip_type or cel.chip_type in ("", chip_type), cel.name, problem)
 
 
 def _read_binary(file: Bytes) -> Cdf:

@@ -110,7 +110,11 @@ class ComparisonDisplay:
         """
         reference = reference_of(comparison) if reference is None else reference
         differences = differences_from(comparison, reference)
-        told = {"scoring": comparison.scoring, "differences": differences, "reference": reference}
+        told: dict[str, Any] = {
+            "scoring": comparison.scoring,
+            "differences": differences,
+            "reference": reference,
+        }
         display = cls(scores_of(comparison), **told)
         display._check_known("reference", [reference])
         return display.plot(kind, methods=methods, ax=ax)
