@@ -99,8 +99,7 @@ def solve_elastic_net(
         _solve(problem, state, tol, max_iter)
         _polish(problem, state, tol)
         b = state.b - state.w @ problem.means
-        if fit_intercept and ignores_shifts(loss, problem.y, problem.s):
-            b -= b.mean()
+        b -= b.mean() if fit_intercept and problem.balanced else 0.0
         u = np.ravel((row_products(A, state.w) + b[:, None]).T)
     return LinearFit(
         state.w, b, of_samples(u, loss), state.objective, state.n_iter,
@@ -120,6 +119,13 @@ class _Problem:
         self.fit_intercept = fit_intercept
         self.means = column_products(A, s[None])[0] if fit_intercept else np.zeros(A.shape[1])
         self.floor = negligible(loss, y, s)
+        self.balanced = ignores_shifts(loss, y, s)
+
+    def of_intercepts(self, step: Array) -> Array:
+        """A step of the intercepts without rounding in directions that no loss sees, where it would add up."""
+        if not self.fit_intercept:
+            return np.zeros_like(step)
+        return step - step.mean() if self.balanced else step
 
     def columns(self, chosen: Array) -> Array:
         """Centred columns, and one of ones (zeros without intercept), in float64."""
@@ -262,8 +268,7 @@ def _descend(problem: _Problem, state: _State, chosen: Array, tol: float, max_it
         )
         new = model.minimise(0.1 * max(tol, accuracy * min(promised, gap)))
         step = new - z
-        if not problem.fit_intercept:
-            step[:, -1] = 0.0  # may be rounding
+        step[:, -1] = problem.of_intercepts(step[:, -1])
         linear = np.vdot(gradient, step) + problem.penalty(new[:, :-1]) - problem.penalty(z[:, :-1])
         promised = max(-linear, 0.0)
         first = promised if first == np.inf else first
@@ -302,10 +307,10 @@ def _fit_intercept_alone(problem: _Problem, state: _State) -> None:
         if np.abs(gradient).max() <= 1e-16:
             return
         H = ones.T @ problem.curvature(state.u, 1e-3).product(ones)
-        step = -np.linalg.pinv(H, hermitian=True) @ gradient
+        step = problem.of_intercepts(-np.linalg.pinv(H, hermitian=True) @ gradient)
         u = state.u + ones @ step
         objective = problem.losses(u) + problem.penalty(state.w)
-        if not objective <= state.objective:
+        if not objective <= state.objective * (1.0 + 1e-14):  # beyond rounding
             return
         state.b, state.u, state.objective = state.b + step, u, objective
 
