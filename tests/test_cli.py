@@ -21,7 +21,7 @@ import suquan
 from suquan.cli import main
 from suquan.cli._app import app
 from suquan.cli._interrupts import safe_interrupts
-from suquan.cli._options import Compare, Folds, parse_cv
+from suquan.cli._options import Compare, Folds, Options, parse_cv
 from suquan.cli._output import Output, jsonable, safe
 from suquan.io import Table, read_table, write_table
 
@@ -342,7 +342,7 @@ def test_labels_and_the_models_features_say_where_the_samples_lie(data, model, t
     features.T.to_csv(tmp_path / "turned.csv", index_label="id")
     arguments = ["predict", tmp_path / "nameless.suquan", "-o", tmp_path / "s.csv"]
     result = succeed(*arguments, tmp_path / "turned.csv")
-    assert "samples in columns (chosen by the number of the model's features)" in result.stdout
+    assert "samples in columns (chosen by the number of the model's features;" in result.stdout
     features.iloc[:12].to_csv(tmp_path / "square.csv", index_label="id")
     assert "--samples columns" in fail(*arguments, tmp_path / "square.csv")
 
@@ -424,7 +424,7 @@ def test_one_patient_alone_scores_as_in_a_batch(data, model, tmp_path):
 
 def test_predict_finds_samples_in_columns_by_the_models_features(data, model, tmp_path):
     result = succeed("predict", model, data / "turned.tsv", "-o", tmp_path / "turned.csv")
-    assert "samples in columns (chosen by the names of the model's features)" in result.stdout
+    assert "samples in columns (chosen by the names of the model's features;" in result.stdout
     succeed("predict", model, data / "table.csv", "-o", tmp_path / "rows.csv")
     assert (tmp_path / "turned.csv").read_text() == (tmp_path / "rows.csv").read_text()
 
@@ -496,7 +496,7 @@ def test_fit_takes_samples_in_columns_by_the_label_file(data, tmp_path, model):
         "-o",
         path,
     )
-    assert "60 samples in columns (chosen by the names in" in result.stdout
+    assert "60 samples in columns (chosen by the names of the samples;" in result.stdout
     assert "59 of 60 samples have a label in 'relapse'" in result.stdout
     assert_array_equal(suquan.load_model(path).coef_, suquan.load_model(model).coef_)
 
@@ -681,7 +681,7 @@ def test_text_is_made_safe():
         "a": [1.0, None],
         "2": [3, None],
     }
-    output = Output("x", quiet=True)
+    output = Output("x", Options(quiet=True))
     output.warn("once")
     output.warn("once")
     assert output.warnings == ["once"]

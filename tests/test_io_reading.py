@@ -162,10 +162,14 @@ def test_the_heading_of_the_names_says_where_the_samples_lie(tmp_path, heading, 
         assert read_table(path).orientation == orientation
 
 
-def test_wide_and_tiny_tables_have_their_samples_in_rows(tmp_path):
-    for n_rows, n_columns in [(20, 40), (40, 40), (10, 1)]:
+def test_tiny_tables_have_their_samples_in_rows_and_others_are_refused(tmp_path):
+    for n_rows, n_columns in [(10, 40), (10, 1)]:
         table = read_table(write(tmp_path, tall("id", n_rows, n_columns)))
         assert table.values.shape == (n_rows, n_columns)
+    for n_rows, n_columns in [(20, 40), (40, 40), (11, 1)]:
+        path = write(tmp_path, tall("id", n_rows, n_columns))
+        with pytest.raises(TableError, match="nothing says where the samples lie"):
+            read_table(path)
 
 
 # ------------------------------------------------------------------------------------------------- refused

@@ -191,7 +191,7 @@ def test_elastic_net_meets_the_optimality_conditions(name, shape, l1_ratio):
     loss, alpha = LOSSES[name], 1e-4 * SHAPES[shape][1]
     A, y = make_data(name, SHAPES[shape], np.float32)
     fit = solve_w(A, loss, y, np.ones(len(y)), alpha, l1_ratio, tol=1e-12)
-    assert l1_violation(A, loss, y, np.ones(len(y)), fit, alpha, l1_ratio) < 1e-4
+    assert l1_violation(A, loss, y, np.ones(len(y)), fit, alpha, l1_ratio) < 5e-4
 
 
 @ridge_and_l1

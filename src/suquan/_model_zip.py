@@ -5,8 +5,6 @@ never compressed, so that no member is larger than the file: there is nothing to
 Arrays are read by their own size, never by the size that they claim.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -26,11 +24,18 @@ HEADER = "model.json"
 CHECKSUM = "model.json.sha256"
 MAX_HEADER = 64 << 20  # bytes; a million feature names take a third of it
 _ARRAY_NAME = re.compile(r"arrays/[0-9]{4,9}\.npy")
+_COPY = "copy it again from its source."
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes on any day
 
 
 class ModelFileError(ValueError):
     """A file is not a model file, or is damaged, altered, or newer than this library."""
+
+
+def require(condition: Any, problem: str, advice: str = "do not trust this file.") -> None:
+    """Raise a ModelFileError with the problem and what to do, unless the condition holds."""
+    if not condition:
+        raise ModelFileError(f"{problem}; {advice}")
 
 
 def array_name(number: int) -> str:
@@ -91,59 +96,45 @@ def read_container(
             names = _check_members(archive.infolist(), len(data))
             header = _parse_header(archive.read(HEADER), archive.read(CHECKSUM))
             check_header(header)
-            listed = header.get("arrays")
-            if not isinstance(listed, dict) or (odd := names ^ {HEADER, CHECKSUM, *listed}):
-                first = "its list of arrays" if not isinstance(listed, dict) else sorted(odd)[0]
-                raise ModelFileError(
-                    f"the members of the file and the list in {HEADER} differ, first at {first!r}: the file "
-                    "was altered; copy it again from its source."
-                )
+            listed: Any = header.get("arrays")
+            odd = ["its list of arrays"]
+            if isinstance(listed, dict):
+                odd = sorted(names ^ {HEADER, CHECKSUM, *listed})
+            problem = f"the members of the file and the list in {HEADER} differ, first at {''.join(odd[:1])!r}"
+            require(not odd, f"{problem}: the file was altered", _COPY)
             return header, {name: _from_npy(name, archive.read(name), listed) for name in listed}
     except ModelFileError:
         raise
     except Exception as error:  # what a damaged zip trips over has no common type
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ModelFileError(
-            f"not a suquan model file, or damaged ({reason}); give a file written by suquan.save_model, or "
-            "copy it again from its source."
-        ) from error
+        problem = f"not a suquan model file, or damaged ({reason})"
+        advice = f"give a file written by suquan.save_model, or {_COPY}"
+        raise ModelFileError(f"{problem}; {advice}") from error
 
 
 def _check_members(members: list[zipfile.ZipInfo], size: int) -> set[str]:
     """Names of the members; refuses, before anything is read, names and sizes that no model file has."""
     sizes = {member.filename: member.file_size for member in members}
     for member in members:
-        name = member.filename
-        if name not in (HEADER, CHECKSUM) and not _ARRAY_NAME.fullmatch(name):
-            raise ModelFileError(
-                f"unexpected member {name!r}: a model file holds {HEADER}, {CHECKSUM} and arrays/NNNN.npy "
-                "alone; do not trust this file."
-            )
-        if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
-            raise ModelFileError(
-                f"member {name!r} is compressed, {member.compress_size} bytes for {member.file_size}; model "
-                "files never are. Do not trust this file."
-            )
-    if len(sizes) != len(members):
-        raise ModelFileError("two members have the same name; do not trust this file.")
-    if sum(sizes.values()) > size:
-        raise ModelFileError(
-            f"the members claim more bytes than the {size} of the file; do not trust this file."
-        )
+        name, packed, full = member.filename, member.compress_size, member.file_size
+        known = name in (HEADER, CHECKSUM) or _ARRAY_NAME.fullmatch(name)
+        holds = f"a model file holds {HEADER}, {CHECKSUM} and arrays/NNNN.npy alone"
+        require(known, f"unexpected member {name!r}: {holds}")
+        is_plain = member.compress_type == zipfile.ZIP_STORED and packed == full
+        problem = f"member {name!r} is compressed, {packed} bytes for {full}; model files never are"
+        require(is_plain, problem)
+    require(len(sizes) == len(members), "two members have the same name")
+    fits = sum(sizes.values()) <= size
+    require(fits, f"the members claim more bytes than the {size} of the file")
     for name, limit in ((HEADER, MAX_HEADER), (CHECKSUM, 1024)):
-        if name not in sizes:
-            raise ModelFileError(f"this zip has no {name}; give a suquan model file.")
-        if sizes[name] > limit:
-            raise ModelFileError(f"{name} is larger than {limit} bytes; do not trust this file.")
+        require(name in sizes, f"this zip has no {name}", "give a suquan model file.")
+        require(sizes[name] <= limit, f"{name} is larger than {limit} bytes")
     return set(sizes)
 
 
 def _check_digest(name: str, data: bytes, recorded: Any) -> None:
-    if _digest(data) != recorded:
-        raise ModelFileError(
-            f"the SHA-256 of {name} is not the recorded one: the file was damaged or altered; copy it again "
-            "from its source."
-        )
+    problem = f"the SHA-256 of {name} is not the recorded one: the file was damaged or altered"
+    require(_digest(data) == recorded, problem, _COPY)
 
 
 def _parse_header(text: bytes, checksum: bytes) -> dict[str, Any]:
@@ -155,8 +146,8 @@ def _parse_header(text: bytes, checksum: bytes) -> dict[str, Any]:
         header = json.loads(text, parse_constant=refuse_constant)
     except RecursionError as error:
         raise ModelFileError(f"{HEADER} is nested too deeply; do not trust this file.") from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ModelFileError(f"{HEADER} is not the header of a suquan model; give another file.")
+    is_header = isinstance(header, dict) and header.get("format") == FORMAT
+    require(is_header, f"{HEADER} is not the header of a suquan model", "give another file.")
     return header
 
 
@@ -164,12 +155,11 @@ def _from_npy(name: str, data: bytes, digests: dict[str, Any]) -> np.ndarray:
     """Array of an npy member whose header agrees with its size; nothing is allocated on a claim."""
     _check_digest(name, data, digests[name])
     file = io.BytesIO(data)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ModelFileError(f"{name} has an unknown version of the npy format; update suquan.")
+    version = np.lib.format.read_magic(file)
+    require(version == (1, 0), f"{name} has an unknown version of the npy format", "update suquan.")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype.kind not in "biuf":
-        raise ModelFileError(f"{name} holds {dtype}, not numbers; do not trust this file.")
+    require(dtype.kind in "biuf", f"{name} holds {dtype}, not numbers")
     rest = file.read()
-    if fortran or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(rest):
-        raise ModelFileError(f"{name} does not hold what its header says; do not trust this file.")
+    fits = min(shape, default=0) >= 0 and math.prod(shape) * dtype.itemsize == len(rest)
+    require(fits and not fortran, f"{name} does not hold what its header says")
     return np.frombuffer(rest, dtype).reshape(shape).astype(dtype.newbyteorder("="))

@@ -1,7 +1,5 @@
 """New samples with other features than the model's, brought into its order by name, for `suquan predict`."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from dataclasses import dataclass
@@ -96,29 +94,25 @@ def align_features(
         raise ValueError(f"max_lost is a share between 0 and 1; got {max_lost!r}.")
     names = getattr(model, "feature_names_in_", None)
     if names is None or feature_names is None:
-        return _by_position(model, values, named=feature_names is not None)
+        if values.shape[1] != model.n_features_in_:
+            raise ValueError(
+                f"the model has {model.n_features_in_} features and X has {values.shape[1]}; without names on "
+                "both sides they cannot be aligned. Fit the model to samples with feature names."
+            )
+        if feature_names is not None:
+            warnings.warn(
+                "the model was fitted without feature names: the features are taken in the order given.",
+                UserWarning,
+                stacklevel=2,
+            )
+        nothing = np.array([], dtype=str)
+        return AlignedSamples(_nameless(model), values, nothing, nothing, 0.0)
     given = np.array([str(name) for name in feature_names])
     if len(given) != values.shape[1]:
         raise ValueError(
             f"there are {len(given)} feature names for {values.shape[1]} features; give one for each."
         )
     return _by_name(model, values, given, np.array([str(name) for name in names]), max_lost)
-
-
-def _by_position(model: Any, values: np.ndarray, *, named: bool) -> AlignedSamples:
-    if values.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"the model has {model.n_features_in_} features and X has {values.shape[1]}; without names on both "
-            "sides they cannot be aligned. Fit the model to samples with feature names."
-        )
-    if named:
-        warnings.warn(
-            "the model was fitted without feature names: the features are taken in the order given.",
-            UserWarning,
-            stacklevel=3,
-        )
-    nothing = np.array([], dtype=str)
-    return AlignedSamples(_nameless(model), values, nothing, nothing, 0.0)
 
 
 def _by_name(

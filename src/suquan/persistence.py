@@ -6,8 +6,6 @@ there is no pickle in it, its classes are the six of this library, and everythin
 checksums find damage; they do not tell who wrote the file. See docs/design/model_files.md.
 """
 
-from __future__ import annotations
-
 import inspect
 import platform
 import re
@@ -21,7 +19,8 @@ import sklearn
 from sklearn import model_selection as splitting
 from sklearn.utils.validation import check_is_fitted
 
-from suquan._model_zip import FORMAT, ModelFileError, array_name, read_container, write_container
+from suquan import _model_zip as container
+from suquan._model_zip import ModelFileError, require
 from suquan._version import __version__
 from suquan.linear_model import METHODS, SuquanClassifier, SuquanRegressor
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
@@ -122,7 +121,7 @@ def save_model(estimator: Any, path: Any, *, summary: dict[str, Any] | None = No
     check_is_fitted(estimator)
     encoder = _Encoder()
     header = {
-        "format": FORMAT,
+        "format": container.FORMAT,
         "schema": SCHEMA,
         "versions": {
             "suquan": __version__,
@@ -137,7 +136,7 @@ def save_model(estimator: Any, path: Any, *, summary: dict[str, Any] | None = No
     }
     for note in encoder.notes:
         warnings.warn(note, UserWarning, stacklevel=2)
-    return write_container(path, header, encoder.arrays)
+    return container.write_container(path, header, encoder.arrays)
 
 
 def _fit_summary(estimator: Any) -> dict[str, Any]:
@@ -196,7 +195,7 @@ def read_model(path: Any) -> ModelFile:
     ModelFile
     """
     try:
-        header, arrays = read_container(path, _check_schema)
+        header, arrays = container.read_container(path, _check_schema)
         decoder = _Decoder(header["strings"], arrays)
         return ModelFile(
             decoder.value(header["estimator"]),
@@ -214,16 +213,14 @@ def read_model(path: Any) -> ModelFile:
 
 
 def _check_schema(header: dict[str, Any]) -> None:
-    schema = header.get("schema")
-    if type(schema) is not int or schema < 1:
-        raise ModelFileError(f"its schema is {schema!r}, not a positive number; give another file.")
-    if schema > SCHEMA:
-        versions = header.get("versions")
-        writer = versions.get("suquan") if isinstance(versions, dict) else None
-        raise ModelFileError(
-            f"it was written by suquan {writer} with schema {schema}; this is suquan {__version__}, which "
-            f"reads schemas up to {SCHEMA}. Update suquan."
-        )
+    schema: Any = header.get("schema")
+    versions = header.get("versions")
+    is_number = type(schema) is int and schema >= 1
+    require(is_number, f"its schema is {schema!r}, not a positive number", "give another file.")
+    writer = versions.get("suquan") if isinstance(versions, dict) else None
+    problem = f"it was written by suquan {writer} with schema {schema}"
+    advice = f"this is suquan {__version__}, which reads schemas up to {SCHEMA}. Update suquan."
+    require(schema <= SCHEMA, problem, advice)
 
 
 class _Unstorable(TypeError):
@@ -322,7 +319,7 @@ class _Encoder:
         kind, size = array.dtype.kind, array.dtype.itemsize
         if kind in "biu" or (kind == "f" and size <= 8):
             self.arrays.append(array)
-            return {"$": "array", "at": array_name(len(self.arrays) - 1)}
+            return {"$": "array", "at": container.array_name(len(self.arrays) - 1)}
         short = kind in "OT" or (kind == "U" and size // 4 * len(array) <= _MAX_TEXT)
         if short and array.ndim == 1 and all(isinstance(item, str) for item in array.tolist()):
             self.strings.append(array.tolist())
@@ -337,8 +334,8 @@ class _Decoder:
     """Turns JSON back into values, and refuses what no encoder writes."""
 
     def __init__(self, strings: list[list[str]], arrays: dict[str, np.ndarray]) -> None:
-        if not all(isinstance(item, str) for values in strings for item in values):
-            raise ModelFileError("a list of names holds something else than text.")
+        is_text = all(isinstance(item, str) for values in strings for item in values)
+        require(is_text, "a list of names holds something else than text")
         self._strings = strings
         self._arrays = arrays
         self._made: dict[tuple[int, str], np.ndarray] = {}
@@ -384,8 +381,8 @@ class _Decoder:
     def _estimator(self, encoded: dict[str, Any]) -> Any:
         """Estimator; parameters that the file does not have, as that of an older version, get their default."""
         name = encoded["class"]
-        if not isinstance(name, str) or name not in ESTIMATORS:
-            raise ModelFileError(f"unknown estimator {name!r}; known are {', '.join(ESTIMATORS)}.")
+        is_known = isinstance(name, str) and name in ESTIMATORS
+        require(is_known, f"unknown estimator {name!r}", f"known are {', '.join(ESTIMATORS)}.")
         cls = ESTIMATORS[name]
         parameters = {key: self.value(value) for key, value in encoded["parameters"].items()}
         if unknown := sorted(set(parameters) - set(inspect.signature(cls).parameters)):
@@ -407,31 +404,31 @@ class _Decoder:
 def check_fitted_attributes(estimator: Any) -> None:
     """Raise a ModelFileError where the attributes that predictions use do not fit each other."""
     p: Any = getattr(estimator, "n_features_in_", None)
-    _require(type(p) is int and p > 0, "n_features_in_", p)
-    _require(estimator.ties in TIES, "ties", estimator.ties)
-    _require(estimator.missing in MISSING, "missing", estimator.missing)
+    _check(type(p) is int and p > 0, "n_features_in_", p)
+    _check(estimator.ties in TIES, "ties", estimator.ties)
+    _check(estimator.missing in MISSING, "missing", estimator.missing)
     shapes: dict[str, tuple[int, ...]] = {"target_quantiles_": (p,)}
     if hasattr(estimator, "feature_names_in_"):
         shapes["feature_names_in_"] = (p,)
     if isinstance(estimator, SupervisedQuantileNormalizer):
         inner: Any = getattr(estimator, "estimator_", None)
-        _require(type(inner) in (SuquanClassifier, SuquanRegressor), "estimator_", inner)
-        _require(inner.n_features_in_ == p, "estimator_.n_features_in_", inner.n_features_in_)
+        _check(type(inner) in (SuquanClassifier, SuquanRegressor), "estimator_", inner)
+        _check(inner.n_features_in_ == p, "estimator_.n_features_in_", inner.n_features_in_)
     elif isinstance(estimator, _MODELS):
         method = getattr(estimator, "method_", estimator.method)
-        _require(isinstance(method, str) and method in METHODS, "method", method)
+        _check(isinstance(method, str) and method in METHODS, "method", method)
         loss = getattr(estimator, "loss", "auto")
-        _require(isinstance(loss, str), "loss", loss)
+        _check(isinstance(loss, str), "loss", loss)
         n_outputs = _n_outputs(estimator)
         shapes |= {"coef_": (n_outputs, p), "intercept_": (n_outputs,)}
     for name, shape in shapes.items():
         array: Any = getattr(estimator, name, None)
         dtype = np.dtype(object if name == "feature_names_in_" else np.float64)
-        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
-            is_array = isinstance(array, np.ndarray)
-            came = f"{array.dtype} of shape {array.shape}" if is_array else repr(array)
-            raise ModelFileError(f"{name} must be {dtype} of shape {shape}; the model has {came}.")
-        _require(dtype.kind == "O" or np.all(np.isfinite(array)), name, "not finite")
+        is_array = isinstance(array, np.ndarray)
+        came = f"{array.dtype} of shape {array.shape}" if is_array else repr(array)
+        fits = is_array and array.dtype == dtype and array.shape == shape
+        require(fits, f"{name} must be {dtype} of shape {shape}", f"the model has {came}.")
+        _check(dtype.kind == "O" or np.all(np.isfinite(array)), name, "not finite")
 
 
 def _n_outputs(estimator: Any) -> int:
@@ -440,11 +437,11 @@ def _n_outputs(estimator: Any) -> int:
         return 1
     classes = getattr(estimator, "classes_", None)
     n_classes = len(classes) if isinstance(classes, np.ndarray) and classes.ndim == 1 else 0
-    _require(n_classes >= 2, "classes_", classes)
+    _check(n_classes >= 2, "classes_", classes)
     coef: Any = getattr(estimator, "coef_", None)
     return n_classes if n_classes > 2 or np.shape(coef)[:1] == (2,) else 1
 
 
-def _require(condition: Any, name: str, value: Any) -> None:
+def _check(condition: Any, name: str, value: Any) -> None:
     if not condition:
         raise ModelFileError(f"{name} does not fit the model: {value!r}.")

@@ -287,7 +287,8 @@ class SmoothNondecreasingProx:
             inside = theta == scaled.scale and rms <= theta
             if inside or abs(rms - theta) <= tol or high - low <= _ROOT_TOL * high:
                 break
-            step = (rms - theta) / self._slope(f, sizes, weight) if rms > 0.0 else -theta
+            slope = self._slope(f, sizes, weight) if rms > 0.0 else 1.0
+            step = (rms - theta) / slope if slope > 0.0 else np.nan
             last, theta = theta, max(theta + step, scaled.scale)
             if not low < theta < high or n_steps >= _NEWTON_STEPS:
                 theta = np.sqrt(low) * np.sqrt(high) if low > 0.0 else scaled.scale
@@ -304,8 +305,7 @@ class SmoothNondecreasingProx:
         """Derivative of h times rms: f·g / f·f, where g smooths f on its blocks; between 0 and 1."""
         sums = sizes * f
         g, _ = solve_blocks(_kappa(smoothness), self._starts, sums)
-        # No more than 1 by theory; a tiny one would lead far outside the brackets anyhow.
-        return max(float(np.sum(sums * g)) / float(np.sum(sums * f)), 1e-12)
+        return float(np.sum(sums * g)) / float(np.sum(sums * f))
 
 
 class SmoothProx(SmoothNondecreasingProx):

@@ -1,7 +1,5 @@
 """Quantile normalisation of tables in files, in blocks of samples: memory does not grow with the samples."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -102,13 +100,9 @@ def normalize_file(
     """
     check_choice("ties", ties, TIES)
     check_choice("missing", missing, MISSING)
-    options: dict[str, Any] = {
-        "samples": samples,
-        "layer": layer,
-        "label_columns": list(label_columns),  # read twice
-        "ignore_columns": list(ignore_columns),
-        "rows_per_block": rows_per_block,
-    }
+    options: dict[str, Any] = {"samples": samples, "layer": layer, "rows_per_block": rows_per_block}
+    options["label_columns"] = list(label_columns)  # read twice
+    options["ignore_columns"] = list(ignore_columns)
 
     def blocks(what: str) -> Iterator[Table]:
         count = 0
@@ -120,33 +114,28 @@ def normalize_file(
             if progress is not None:
                 progress(what, count)
 
-    TableWriter(destination)  # refuses a place that cannot be written to, before the work begins
-    f = None
+    writer = TableWriter(
+        destination
+    )  # refuses a place that cannot be written to, before the work begins
+    f: Any = None
     learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
     if learns:
-        learning = blocks(f"learning the {target_quantiles}")
-        if target_quantiles == "mean":
-            f = _streamed_mean(learning, n_jobs)
-        else:
-            f = _streamed_median(learning, n_jobs, Path(destination).resolve().parent)
+        learn = _streamed_mean if target_quantiles == "mean" else _streamed_median
+        folder = Path(destination).resolve().parent
+        f = learn(blocks(f"learning the {target_quantiles}"), n_jobs, folder)
     n_samples = n_missing = 0
-    writer: TableWriter | None = None
     try:
         for block in blocks("normalising"):
-            if f is None:
-                f = make_target_quantiles(target_quantiles, block.n_features)
-            if writer is None:
+            if not n_samples:
+                f = make_target_quantiles(target_quantiles, block.n_features) if f is None else f
                 writer = TableWriter(destination, orientation=block.orientation)
             values = quantile_normalize(block.values, f, ties=ties, missing=missing, n_jobs=n_jobs)
             writer.write(replace(block, values=values))
             n_samples += block.n_samples
             n_missing += int(np.isnan(block.values).sum())
-        assert writer is not None  # an empty table has been refused
-        assert f is not None
-        writer.close()
+        writer.close()  # an empty table has been refused
     except BaseException:
-        if writer is not None:
-            writer.abandon()
+        writer.abandon()
         raise
     return NormalizedFile(n_samples, len(f), n_missing, f, writer.orientation, 2 if learns else 1)
 
@@ -176,7 +165,7 @@ def _with_values(blocks: Iterator[Table]) -> Iterator[np.ndarray]:
         )
 
 
-def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None) -> np.ndarray:
+def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None, _folder: Path) -> np.ndarray:
     mean: Any = 0.0
     count = 0
     for values in _with_values(blocks):

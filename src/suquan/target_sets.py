@@ -46,8 +46,9 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 _ON_SPHERE = 1.0 - 1e-9  # mean square from which the bound counts as active
-# Step, in units of the radius over the norm of g, that the conjugate's maximiser is found with.
-_FAR = 1e8
+# Steps, in units of the radius over the norm of g, that the conjugate's maximiser is found with: projections
+# are exact however long the step is, but smoothing by so much leaves few digits.
+_FAR, _FAR_SMOOTH = 1e15, 1e8
 
 
 class Face(NamedTuple):
@@ -161,7 +162,7 @@ class ConvexTargets:
         K, size = len(g), float(np.linalg.norm(g))
         if size == 0.0:
             return 0.0
-        step = _FAR * np.sqrt(K) / size
+        step = (_FAR_SMOOTH if self.smoothness > 0.0 else _FAR) * np.sqrt(K) / size
         f = self._twin.prox(step * g, step)
         slack = max(0.0, K - float(f @ f)) / (2.0 * step)
         bound = float(g @ f) - self.penalty(f) + slack

@@ -3,8 +3,6 @@
 Nothing heavy is imported before a command needs it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 The work of a command is imported when it runs.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The Dask cluster of a command: one that runs already, or one of local processes for as long as it takes."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import logging
@@ -30,13 +28,14 @@ def running_cluster(options: ClusterOptions) -> Iterator[Any]:
     distributed = require("distributed", "dask", WISH)
     for name in ("distributed", "asyncio"):  # what matters comes as an exception
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    if options.scheduler is not None:
+        with _connected(distributed, options.scheduler) as client:
+            yield client
+        return
     with contextlib.ExitStack() as stack:
-        if options.scheduler is not None:
-            yield stack.enter_context(_connected(distributed, options.scheduler))
-        else:
-            with starting_processes():
-                cluster = stack.enter_context(_local(distributed, options.workers))
-            yield stack.enter_context(distributed.Client(cluster))
+        with starting_processes():
+            cluster = stack.enter_context(_local(distributed, options.workers))
+        yield stack.enter_context(distributed.Client(cluster))
 
 
 def _local(distributed: Any, workers: int | None) -> Any:
@@ -45,15 +44,10 @@ def _local(distributed: Any, workers: int | None) -> Any:
     No process takes over the blocks of another that is busy: every pass would copy some of them.
     """
     dask = require("dask", "dask", WISH)
+    settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     try:
         with dask.config.set({"distributed.scheduler.work-stealing": False}):
-            return distributed.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=":0",
-                silence_logs=logging.CRITICAL,
-            )
+            return distributed.LocalCluster(workers, silence_logs=logging.CRITICAL, **settings)
     except RuntimeError as error:
         raise TableError(
             f"--workers {workers}: the processes did not start ({one_line(error)}); ask for fewer"

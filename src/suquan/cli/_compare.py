@@ -1,12 +1,8 @@
 """``suquan compare``: labelled samples in; tables, figures, a model and a report out."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from suquan._files import replace_file
 from suquan.cli._cluster import folds_on, running_cluster
@@ -16,6 +12,8 @@ from suquan.cli._options import Compare, split_names
 from suquan.cli._output import Output
 from suquan.comparison import METHOD_NAMES, Comparison, compare
 from suquan.io import TableError
+from suquan.plotting import ComparisonDisplay, TargetQuantileDisplay
+from suquan.report import write_report
 
 # What the report says of the data, in these words.
 DATA = {
@@ -69,10 +67,17 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
             output.say(f"{done} of {n_parts} parts are kept; the same command goes on there")
         raise
     result.to_csv(folder)
-    _say_comparison(output, result)
+    columns = [column.tolist() for column in result.summary.values()]
+    summary = [dict(zip(result.summary, row, strict=True)) for row in zip(*columns, strict=True)]
+    best_first = sorted(summary, key=lambda row: row["rank"])
+    rows = [[row["method"], row["mean"], row["std"]] for row in best_first]
+    output.table(["method", f"mean {result.scoring}", "sd over folds"], rows)
     save_fitted(model, folder / "model.suquan", problem, options.inner_cv)
     _write_figures(folder / "figures", result, model)
-    report = _write_report(options, methods, problem, result, model, output.warnings)
+    told: dict[str, Any] = {"estimator": model, "warnings": output.warnings}
+    told |= {"feature_names": problem.feature_names.tolist()}
+    told |= _for_report(options, methods, problem)
+    report = write_report(folder / "report.html", result, **told)
     output.say(result.verdict, strong=True)
     output.say(f"tables, figures and model: {folder}")
     output.say(f"report: {report}")
@@ -80,7 +85,7 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
         verdict=result.verdict,
         scoring=result.scoring,
         contrast=None if result.contrast is None else result.contrast._asdict(),
-        summary=_rows(result.summary),
+        summary=summary,
         folder=str(folder),
         model=str(folder / "model.suquan"),
         report=str(report),
@@ -100,33 +105,17 @@ def default_methods(problem: Problem) -> list[str]:
     return [name for name in METHOD_NAMES if two or name != "svd"]
 
 
-def _rows(table: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    columns = [column.tolist() for column in table.values()]
-    return [dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _say_comparison(output: Output, result: Comparison) -> None:
-    """Table of the methods, the best first."""
-    best_first = sorted(_rows(result.summary), key=lambda row: row["rank"])
-    rows = [[row["method"], row["mean"], row["std"]] for row in best_first]
-    output.table(["method", f"mean {result.scoring}", "sd over folds"], rows)
-
-
 def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
     """The figures of the report as files of their own."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    from suquan.plotting import ComparisonDisplay, TargetQuantileDisplay
-
     drawings: dict[str, Any] = {"methods": partial(ComparisonDisplay.from_result, result, "box")}
     if len(result.summary["method"]) > 1:
         drawings["folds"] = partial(ComparisonDisplay.from_result, result, "scatter")
-    drawings["target"] = (
-        partial(TargetQuantileDisplay.from_result, result)
-        if result.targets
-        else partial(TargetQuantileDisplay.from_estimator, model)
-    )
+    drawings["target"] = partial(TargetQuantileDisplay.from_estimator, model)
+    if result.targets:
+        drawings["target"] = partial(TargetQuantileDisplay.from_result, result)
     folder.mkdir(exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "suquan", "backend": "agg"}):
         for name, draw in drawings.items():
@@ -137,30 +126,15 @@ def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
                 replace_file(folder / f"{name}.{kind}", save)
 
 
-def _write_report(
-    options: Compare,
-    methods: list[str],
-    problem: Problem,
-    result: Comparison,
-    model: Any,
-    warnings: list[str],
-) -> Path:
-    from suquan.report import write_report
-
+def _for_report(options: Compare, methods: list[str], problem: Problem) -> dict[str, Any]:
+    """What the report says of the data and of the settings."""
     told = {shown: problem.summary[key] for key, shown in DATA.items() if key in problem.summary}
-    return write_report(
-        options.out / "report.html",
-        result,
-        estimator=model,
-        data_summary={**told, "features": problem.X.shape[1]},
-        warnings=warnings,
-        settings={
-            "methods": methods,
-            "outer folds": f"{options.cv.n_folds} folds, {options.cv.n_repeats} times",
-            "inner folds": f"{options.inner_cv.n_folds} folds, {options.inner_cv.n_repeats} times",
-            **options.settings(),
-            "seed": options.seed,
-        },
-        command=options.command(),
-        feature_names=problem.feature_names.tolist(),
-    )
+    settings = {
+        "methods": methods,
+        "outer folds": f"{options.cv.n_folds} folds, {options.cv.n_repeats} times",
+        "inner folds": f"{options.inner_cv.n_folds} folds, {options.inner_cv.n_repeats} times",
+        **options.settings(),
+        "seed": options.seed,
+    }
+    data = {**told, "features": problem.X.shape[1]}
+    return {"data_summary": data, "settings": settings, "command": options.command()}

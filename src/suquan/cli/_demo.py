@@ -1,7 +1,5 @@
 """``suquan demo``: the whole job on simulated patients, by the other commands."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

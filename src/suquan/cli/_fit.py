@@ -1,7 +1,5 @@
 """``suquan fit``: labelled samples in, a model file out; `compare` fits and saves its model here too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables and labels as the user gave them, made into samples and classes; for `fit`, `compare`, `predict`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,23 +11,14 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from suquan._dask.collections import compute, take_rows
 from suquan.cli._options import Folds, LabelOptions, ModelOptions, TableOptions
 from suquan.cli._output import Output
-from suquan.io import (
-    BlockTable,
-    LabelTable,
-    Table,
-    TableError,
-    open_block_table,
-    read_labels,
-    read_table,
-    select_labels,
-    select_numbers,
-    survival_labels,
-)
+from suquan.io import BlockTable, LabelTable, Table, TableError, open_block_table, read_table
+from suquan.io import labels as label_files
 from suquan.io._kinds import ARRAYS
+from suquan.io._source import ReadOptions
+from suquan.io.reading import open_source
 
 MOST_CLASSES = 20
 SAMPLE_BYTES = 1 << 30
-FREE_KINDS = ("csv", "tsv", "parquet")  # the others have a place of their own for the samples
 
 
 @dataclass(frozen=True)
@@ -68,9 +57,6 @@ class Problem:
         return "roc_auc" if len(self.class_names) == 2 else "roc_auc_ovr"
 
 
-# -- tables -----------------------------------------------------------------------------------------
-
-
 def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = False) -> Problem:
     """Read the table and the labels, match them by name, and say what was found.
 
@@ -79,34 +65,28 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
     path = options.table
     source = None
     if options.labels is not None:
-        source = read_labels(options.labels, sample_column=options.sample_column)
+        source = label_files.read_labels(options.labels, sample_column=options.sample_column)
     own = options.label_columns if source is None else ()
     values: Any
     if in_blocks:
         blocks = open_samples(path, options, own)
         say_blocks(output, path, blocks)
-        values, features, orientation = blocks.values, blocks.column_names, "rows"
-        # The names and labels without the values.
+        values, features = blocks.values, blocks.column_names
         names = blocks.sample_names_of(0, blocks.n_samples)
-        table = Table(
-            np.empty((len(names), 0)), names, np.array([]), blocks.labels, kind=blocks.kind
-        )
+        no_values = np.empty((len(names), 0))
+        table = Table(no_values, names, np.array([]), blocks.labels)
     else:
-        table = read_table(
-            path,
-            samples=options.samples,
-            sample_names=None if source is None else source.sample_names,
-            label_columns=own,
-            **options.reading(),
-        )
-        values, features, orientation = table.values, table.feature_names, table.orientation
-        _say_orientation(output, options, table)
+        wanted = None if source is None else frozenset(source.sample_names.tolist())
+        samples, why = find_samples(path, options, sample_names=wanted, label_columns=tuple(own))
+        table = read_table(path, samples=samples, label_columns=own, **options.reading())
+        values, features = table.values, table.feature_names
+        say_samples(output, path, table, samples, why)
     keep, y, class_names, found = find_labels(source or table, table.sample_names, options, output)
     if options.missing == "error" and not in_blocks:
         _refuse_gaps(table, keep)
     summary = {
         "table": path.name,
-        "orientation": orientation,
+        "orientation": table.orientation,
         "n_samples": int(keep.sum()),
         "n_samples_in_table": table.n_samples,
         **found,
@@ -116,20 +96,27 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
     return Problem(values, y, features, class_names, summary)
 
 
-def _say_orientation(output: Output, options: ModelOptions, table: Table) -> None:
-    """Tell where the samples lie, and who said so."""
-    if table.kind not in FREE_KINDS:
-        how = f"as in every {table.kind} file"
-    elif options.samples != "auto":
-        how = "as given"
-    else:
-        names = f"names in {options.labels}" if options.labels else "column of labels"
-        how = f"chosen by the {names}; --samples overrides"
+def find_samples(path: Path, options: TableOptions, **evidence: Any) -> tuple[str, str]:
+    """Where the samples of a table lie, and who says so; `evidence` as in :class:`ReadOptions`."""
+    if options.samples != "auto":
+        return options.samples, "as given"
+    if is_array_file(path):
+        return "rows", "as in every array"
+    ignored = tuple(options.ignore or ())
+    source = open_source(path, ReadOptions(ignore_columns=ignored, layer=options.layer, **evidence))
+    side = source.stored_orientation or source.orientation
+    why = f"{source.why}; --samples overrides" if source.why else f"as in every {source.kind} file"
+    return side, why
+
+
+def say_samples(
+    output: Output, path: Path, table: Any, side: str, why: str, more: str = ""
+) -> None:
+    """Tell what was read, where the samples lie, and who says so."""
     output.say(
-        f"{options.table.name}: {table.n_samples:,} samples in {table.orientation} ({how}), "
-        f"{table.n_features:,} features"
+        f"{path.name}: {table.n_samples:,} samples in {side} ({why}), {table.n_features:,} features{more}"
     )
-    output.keep(orientation=table.orientation)
+    output.keep(orientation=side)
 
 
 def is_array_file(path: Path) -> bool:
@@ -159,11 +146,9 @@ def open_samples(
 def say_blocks(output: Output, path: Path, table: BlockTable) -> None:
     """Tell what was opened."""
     n_blocks = table.values.numblocks[0]
-    output.say(
-        f"{path.name}: {table.n_samples:,} samples in rows (blocks hold samples), {table.n_features:,} "
-        f"features, {n_blocks:,} block{'s' * (n_blocks > 1)}"
-    )
-    output.keep(orientation="rows", n_blocks=n_blocks)
+    more = f", {n_blocks:,} block{'s' * (n_blocks > 1)}"
+    say_samples(output, path, table, "rows", "blocks hold samples", more)
+    output.keep(n_blocks=n_blocks)
 
 
 def sample_problem(problem: Problem, n_rows: int, seed: int) -> Problem:
@@ -177,15 +162,12 @@ def sample_problem(problem: Problem, n_rows: int, seed: int) -> Problem:
     return replace(problem, X=X, y=problem.y[keep])
 
 
-# -- labels -----------------------------------------------------------------------------------------
-
-
 def find_labels(
     source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
 ) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
     """Which samples are used, their labels, the names of the classes, and what to record."""
     if options.task == "regression":
-        values = select_numbers(source, str(options.label), sample_names=names)
+        values = label_files.select_numbers(source, str(options.label), sample_names=names)
         keep = ~np.isnan(values)
         if not keep.any():
             raise TableError(
@@ -208,14 +190,14 @@ def _find_classes(
 ) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
     """Classes by the values of one column."""
     column, positive = str(options.label), options.positive
-    selected = select_labels(source, column, sample_names=names, positive=positive)
+    selected = label_files.select_labels(source, column, sample_names=names, positive=positive)
     output.say(selected.report)
     y = selected.y if positive is not None else _as_classes(selected.y, column)
     class_names = [str(value) for value in np.unique(y)]
     if len(class_names) < 2:
         raise TableError(f"every label in {column!r} is {class_names[0]!r}; two classes are needed")
     if positive is not None:
-        words = select_labels(source, column, sample_names=names[selected.keep]).y
+        words = label_files.select_labels(source, column, sample_names=names[selected.keep]).y
         others = np.unique(words[y == 0])
         class_names = [str(others[0]) if len(others) == 1 else f"not {positive}", positive]
     return selected.keep, y, class_names, {"label": column}
@@ -244,8 +226,10 @@ def _find_survival(
 ) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
     """Two classes: event within the horizon, or event-free beyond it."""
     time, event, horizon = str(options.time), str(options.event), float(options.horizon or 0)
-    times, events = (select_numbers(source, c, sample_names=names) for c in (time, event))
-    labels = survival_labels(times, events, horizon)
+    times, events = (
+        label_files.select_numbers(source, c, sample_names=names) for c in (time, event)
+    )
+    labels = label_files.survival_labels(times, events, horizon)
     output.say(f"horizon {horizon:g}: {labels.report}")
     if min(labels.n_event, labels.n_event_free) == 0:
         raise TableError(

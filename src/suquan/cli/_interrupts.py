@@ -1,7 +1,5 @@
 """Ctrl-C at moments when it would be lost, or leave processes behind; used by every command."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``suquan normalize``: a table in, a table of the same shape out, both in files."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from dataclasses import replace
@@ -12,9 +10,8 @@ import numpy as np
 
 from suquan._dask.collections import compute
 from suquan.cli._cluster import running_cluster
-from suquan.cli._inputs import is_array_file, open_samples
+from suquan.cli._inputs import find_samples, is_array_file, open_samples, say_samples
 from suquan.cli._options import Normalize
-from suquan.cli._orientation import find_samples
 from suquan.cli._output import Output
 from suquan.io import TableError, write_blocks
 from suquan.io.blocks import check_block_destination
@@ -30,7 +27,7 @@ def run(options: Normalize, output: Output) -> None:
     """Normalise a table block by block, on a cluster where one is asked for."""
     source, destination = options.table, options.output
     target = resolve_target_option(options.target)
-    samples, why = find_samples(source, options.samples, labels=options.label or ())
+    samples, why = find_samples(source, options, label_columns=tuple(options.label or ()))
     if options.has_cluster or is_array_file(source) or is_array_file(destination):
         done = _normalize_blocks(options, target, samples)
     else:
@@ -40,22 +37,11 @@ def run(options: Normalize, output: Output) -> None:
             f"the target of {len(target):,} values was interpolated to the {done.n_features:,} features"
         )
     gaps = f"; {done.n_missing:,} missing values stayed missing" if done.n_missing else ""
-    how = "as given" if options.samples != "auto" else f"{why}; --samples overrides"
-    output.say(
-        f"{source.name}: {done.n_samples:,} samples in {done.orientation} ({how}), "
-        f"{done.n_features:,} features{gaps}"
-    )
+    say_samples(output, source, done, done.orientation, why, gaps)
     output.say(f"normalised to {options.target}, ties by the rule {options.ties!r}: {destination}")
-    output.keep(
-        output=str(destination),
-        n_samples=done.n_samples,
-        n_features=done.n_features,
-        n_missing=done.n_missing,
-        orientation=done.orientation,
-        target=options.target,
-        ties=options.ties,
-        n_passes=done.n_passes,
-    )
+    counts = ("n_samples", "n_features", "n_missing", "n_passes")
+    output.keep(output=str(destination), target=options.target, ties=options.ties)
+    output.keep(**{name: getattr(done, name) for name in counts})
 
 
 def _normalize_here(
@@ -63,41 +49,31 @@ def _normalize_here(
 ) -> NormalizedFile:
     """In this process, from one file into the other; on a terminal, counts on one line that is cleared."""
 
-    def show(what: str, count: int) -> None:
-        sys.stderr.write(f"{CLEAR_LINE}{what}: {count:,} samples")
+    def show(text: str) -> None:
+        sys.stderr.write(CLEAR_LINE + text)
         sys.stderr.flush()
 
-    counts = output.shows_progress and sys.stderr.isatty()
+    settings: dict[str, Any] = {
+        "ties": options.ties,
+        "missing": options.missing,
+        "samples": samples,
+    }
+    settings |= {"label_columns": options.label or (), "rows_per_block": options.block_samples}
+    settings |= {"n_jobs": options.n_jobs, **options.reading()}
+    if not (output.shows_progress and sys.stderr.isatty()):
+        return normalize_file(options.table, options.output, target, **settings)
+    settings["progress"] = lambda what, count: show(f"{what}: {count:,} samples")
     try:
-        return normalize_file(
-            options.table,
-            options.output,
-            target,
-            ties=options.ties,
-            missing=options.missing,
-            samples=samples,
-            label_columns=options.label or (),
-            rows_per_block=options.block_samples,
-            n_jobs=options.n_jobs,
-            progress=show if counts else None,
-            **options.reading(),
-        )
+        return normalize_file(options.table, options.output, target, **settings)
     finally:
-        if counts:
-            sys.stderr.write(CLEAR_LINE)
-            sys.stderr.flush()
+        show("")
 
 
 def _normalize_blocks(options: Normalize, target: Any, samples: str) -> NormalizedFile:
     """The same on Dask arrays: the blocks are read, normalised and, as arrays, written by the workers."""
     check_block_destination(options.output)
-    table = open_samples(
-        options.table,
-        options,
-        options.label or (),
-        samples=samples,
-        rows_per_block=options.block_samples,
-    )
+    wanted: dict[str, Any] = {"samples": samples, "rows_per_block": options.block_samples}
+    table = open_samples(options.table, options, options.label or (), **wanted)
     learns = isinstance(target, str) and target in LEARNED
     if not learns:
         target = make_target_quantiles(target, table.n_features)

@@ -6,8 +6,6 @@ the command's module gets the object. Nothing heavy is imported here: `suquan --
 """
 # ruff: noqa: RUF009 (opt and argument make fields)
 
-from __future__ import annotations
-
 from dataclasses import MISSING, dataclass, field, fields
 from inspect import Parameter, Signature, get_annotations
 from pathlib import Path
@@ -57,9 +55,6 @@ def opt(default: Any, help: str, metavar: str | None = None, *names: str, **rule
 def argument(help: str, metavar: str) -> Any:
     """Field that is given by its place on the command line."""
     return field(metadata={"typer": Argument(help=help, metavar=metavar), "by_place": True})
-
-
-# -- options that several commands share ------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,9 +209,6 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
         """Parameters of the same names of an estimator that chooses its penalties."""
         names = ("alphas", "smoothnesses", "ties", "missing", "n_knots")
         return {name: getattr(self, name) for name in names}
-
-
-# -- commands ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,6 @@
 whatever goes wrong into an exit code.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -13,13 +11,11 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suquan.cli import INSTALL
 from suquan.cli._interrupts import safe_interrupts
-
-if TYPE_CHECKING:
-    from suquan.cli._options import Options
+from suquan.cli._options import Options
 
 MISTAKE, BUG, INTERRUPTED = 1, 70, 130
 EXIT_CODES = (
@@ -41,20 +37,14 @@ class Output:
     Parameters
     ----------
     command : str
-    quiet : bool
-        Only errors.
-    as_json : bool
-        At the end, one JSON object on standard output.
-    to_stderr : bool
-        Lines go to standard error, because standard output is for results alone.
+    options : Options
+        Whether to say nothing but errors, to end with one JSON object on standard output, and to say all else
+        on standard error, because standard output is for results alone.
     """
 
-    def __init__(
-        self, command: str, *, quiet: bool = False, as_json: bool = False, to_stderr: bool = False
-    ) -> None:
-        self._to_stderr = to_stderr
-        self.command = command
-        self.quiet, self.as_json = quiet, as_json
+    def __init__(self, command: str, options: Options) -> None:
+        self._to_stderr = options.prints_results
+        self.command, self.quiet, self.as_json = command, options.quiet, options.as_json
         self.results: dict[str, Any] = {}
         self.warnings: list[str] = []
 
@@ -118,11 +108,9 @@ class Output:
 
 def number(value: Any) -> str:
     """A value for a table."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.4g}" if math.isfinite(value) else "–"
+    if isinstance(value, float):
+        return f"{value:.4g}" if math.isfinite(value) else "–"
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def jsonable(value: Any) -> Any:
@@ -141,12 +129,11 @@ def jsonable(value: Any) -> Any:
 @contextmanager
 def running(command: str, options: Options) -> Iterator[Output]:
     """Run a command: show warnings as lines, and turn what goes wrong into one line and an exit code."""
-    quiet, as_json = options.quiet, options.as_json
-    output = Output(command, quiet=quiet, as_json=as_json, to_stderr=options.prints_results)
+    output = Output(command, options)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", FutureWarning)
+        for kind in (DeprecationWarning, FutureWarning):
+            warnings.simplefilter("ignore", kind)
         warnings.showwarning = lambda message, *rest, **more: output.warn(message)
         # Processes that do single folds stay silent; the fit to all samples speaks for itself.
         os.environ.setdefault("PYTHONWARNINGS", "ignore")

@@ -1,7 +1,5 @@
 """``suquan predict``: a saved model and a table in, a table of scores out."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys
@@ -16,9 +14,8 @@ from suquan._files import replace_file
 from suquan.alignment import AlignedSamples, align_features
 from suquan.cli._cluster import running_cluster
 from suquan.cli._fit import check_destination
-from suquan.cli._inputs import is_array_file, open_samples, say_blocks
+from suquan.cli._inputs import find_samples, is_array_file, open_samples, say_blocks
 from suquan.cli._options import Predict
-from suquan.cli._orientation import find_samples
 from suquan.cli._output import Output
 from suquan.io import TableError, iter_row_blocks
 from suquan.persistence import ModelFile, read_model
@@ -39,12 +36,19 @@ def run(options: Predict, output: Output) -> None:
         )
     if options.missing is not None:
         file.estimator.missing = options.missing
-    header = _header(class_names(file))
+    names = class_names(file)
+    header = _header(names)
     in_blocks = options.has_cluster or is_array_file(options.table)
-    samples, why = find_samples(options.table, options.samples, model=file.estimator)
+    known = getattr(file.estimator, "feature_names_in_", None)
+    features = file.estimator.n_features_in_ if known is None else frozenset(map(str, known))
+    samples, why = find_samples(options.table, options, features=features)
+    score = _score_on_blocks if in_blocks else _score_here
     with running_cluster(options):
-        score = _score_on_blocks if in_blocks else _score_here
-        rows: Iterable[list[Any]] = score(options, file, output, samples, why)
+        rows: Iterable[list[Any]] = (
+            [sample, *numbers, *_winner(numbers, names)]
+            for part in score(options, file.estimator, output, samples, why)
+            for sample, numbers in zip(*(column.tolist() for column in part), strict=True)
+        )
         if not in_blocks or path is None:
             rows = list(rows)
             output.keep(scores=[dict(zip(header, row, strict=True)) for row in rows])
@@ -58,47 +62,38 @@ def run(options: Predict, output: Output) -> None:
 
 
 def _score_here(
-    options: Predict, file: ModelFile, output: Output, samples: str, why: str
-) -> Iterator[list[Any]]:
-    """Rows of the table of scores."""
-    names = class_names(file)
+    options: Predict, model: Any, output: Output, samples: str, why: str
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Names and numbers of the samples, block by block."""
     n_samples = 0
     for block in iter_row_blocks(options.table, samples=samples, **options.reading()):
-        aligned = align_features(
-            file.estimator, block.values, block.feature_names, max_lost=options.max_lost
-        )
+        names = block.feature_names
+        aligned = align_features(model, block.values, names, max_lost=options.max_lost)
         if not n_samples:
             where = f"{options.table.name}: samples in {block.orientation} ({why}), "
             _say_features(output, aligned, where)
             output.keep(orientation=block.orientation)
-        numbers = _score(aligned.model, aligned.values)
-        yield from _rows(block.sample_names, numbers, names)
+        yield block.sample_names, _score(aligned.model, aligned.values)
         n_samples += block.n_samples
     _say_count(output, n_samples)
 
 
 def _score_on_blocks(
-    options: Predict, file: ModelFile, output: Output, samples: str, why: str
-) -> Iterator[list[Any]]:
+    options: Predict, model: Any, output: Output, samples: str, why: str
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The same; the blocks are scored where they are, and only scores come here."""
     table = open_samples(options.table, options, samples=samples)
-    features = table.feature_names
+    settings: dict[str, Any] = {"features": table.feature_names, "max_lost": options.max_lost}
     nobody = np.empty((0, table.n_features), table.values.dtype)
-    aligned = align_features(file.estimator, nobody, features, max_lost=options.max_lost)
+    aligned = align_features(model, nobody, table.feature_names, max_lost=options.max_lost)
     say_blocks(output, options.table, table)
     _say_features(output, aligned)
-    names = class_names(file)
+    width = _score(model, np.zeros((1, model.n_features_in_))).shape[1]
     numbers = map_row_blocks(
-        _score_block,
-        table.values,
-        dtype=np.float64,
-        width=len(_header(names)) - (2 if names else 1),
-        model=file.estimator,
-        features=features,
-        max_lost=options.max_lost,
+        _score_block, table.values, dtype=np.float64, width=width, model=model, **settings
     )
     for start, part in iter_computed(numbers):
-        yield from _rows(table.sample_names_of(start, start + len(part)), part, names)
+        yield table.sample_names_of(start, start + len(part)), part
     _say_count(output, table.n_samples)
 
 
@@ -110,9 +105,7 @@ def _say_features(output: Output, aligned: AlignedSamples, where: str = "") -> N
         f"{where}{n_features - len(aligned.missing):,} of the model's {n_features:,} features{dropped}"
     )
     output.keep(
-        n_missing_features=len(aligned.missing),
-        n_extra_features=n_extra,
-        lost_weight=aligned.lost,
+        n_missing_features=len(aligned.missing), n_extra_features=n_extra, lost_weight=aligned.lost
     )
 
 
@@ -133,21 +126,13 @@ def _score_block(
             aligned = align_features(model, block, features, max_lost=max_lost)
             return _score(aligned.model, aligned.values)
         except ValueError:
-            used = _columns_of(model, features, block.shape[1])
-            names = None if features is None else features[used]
+            known = getattr(model, "feature_names_in_", None)
+            used, names = np.arange(block.shape[1]), features
+            if features is not None and known is not None:
+                used = np.flatnonzero(np.isin(features, [str(name) for name in known]))
+                names = features[used]
             where.check(block[:, used], missing=model.missing, feature_names=names)
             raise
-
-
-def _columns_of(model: Any, features: np.ndarray | None, n_given: int) -> np.ndarray:
-    """Which of the given features the model has."""
-    known = getattr(model, "feature_names_in_", None)
-    if features is None or known is None:
-        return np.arange(n_given)
-    return np.flatnonzero(np.isin(features, [str(name) for name in known]))
-
-
-# -- the table of scores ----------------------------------------------------------------------------
 
 
 def class_names(file: ModelFile) -> list[str]:
@@ -178,14 +163,11 @@ def _score(model: Any, X: np.ndarray) -> np.ndarray:
     return np.column_stack([scores, chances[:, 1] if scores.ndim == 1 else chances])
 
 
-def _rows(samples: np.ndarray, numbers: np.ndarray, names: list[str]) -> Iterator[list[Any]]:
-    """Name, scores, probabilities and class of every sample."""
-    for sample, row in zip(samples.tolist(), numbers.tolist(), strict=True):
-        if not names:
-            yield [sample, *row]
-        else:
-            best = int(row[0] > 0) if len(names) == 2 else int(np.argmax(row[: len(names)]))
-            yield [sample, *row, names[best]]
+def _winner(numbers: list[float], names: list[str]) -> list[str]:
+    """Name of the class with the highest score; none in regression."""
+    if len(names) <= 2:
+        return names[int(numbers[0] > 0) :][:1]
+    return [names[int(np.argmax(numbers[: len(names)]))]]
 
 
 def _write(

@@ -1,7 +1,5 @@
 """``suquan reproduce``: the paper's experiments, from the folder ``experiments`` of the project."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import shlex

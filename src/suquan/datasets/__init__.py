@@ -10,10 +10,6 @@ from suquan.datasets._simulators import (
 )
 
 __all__ = [
-    "load_cifar10",
-    "load_geo",
-    "make_corrupted_classification",
-    "make_distorted_samples",
-    "skewed_mixture",
-    "two_steps",
-]
+    "load_cifar10", "load_geo", "make_corrupted_classification", "make_distorted_samples",
+    "skewed_mixture", "two_steps",
+]  # fmt: skip

@@ -1,7 +1,5 @@
 """CIFAR-10 in grey: the path of a copy comes in, arrays of pictures and of their classes go out."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,36 +79,29 @@ def load_cifar10(
     """
     check_choice("subset", subset, _SUBSETS)
     images = _find(path)
-    X, y = images.X_train, images.y_train
-    if subset == "test":
-        X, y = images.X_test, images.y_test
-    elif subset == "all":
-        X, y = np.concatenate([X, images.X_test]), np.concatenate([y, images.y_test])
+    train, test = images[:2], images[2:]
+    X, y = train if subset == "train" else test
+    if subset == "all":
+        X, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
     if return_X_y:
         return X, y
     return Bunch(data=X, target=y, target_names=np.array(CLASSES))
 
 
 def _find(path: Any) -> _Images:
-    """Images from the first copy that is found."""
-    place = _default_folder() if path is None else Path(path)
-    images = None if place is None else _read(place)
-    if images is not None:
-        return images
+    """Images from the first copy that is found; without a path, from the default folder or OpenML."""
+    place = None if path is None else Path(path)
     if path is None:
-        return _fetch(place)
-    raise FileNotFoundError(
-        f"there is no CIFAR-10 in {place}: wanted {_NPZ}, or the original batches "
-        f"({_TRAIN_BATCHES[0]} … {_TEST_BATCH}, python or binary version, unpacked)."
-    )
-
-
-def _default_folder() -> Path | None:
-    """Folder to look in when none is named."""
-    if os.environ.get("SUQUAN_DATA"):
-        return Path(os.environ["SUQUAN_DATA"])
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-    return beside if beside.is_dir() else None
+        beside = Path(__file__).resolve().parents[4] / "shared" / "data"
+        named = os.environ.get("SUQUAN_DATA")
+        place = Path(named) if named else beside if beside.is_dir() else None
+    images = None if place is None else _read(place)
+    if images is None and path is not None:
+        raise FileNotFoundError(
+            f"there is no CIFAR-10 in {place}: wanted {_NPZ}, or the original batches "
+            f"({_TRAIN_BATCHES[0]} … {_TEST_BATCH}, python or binary version, unpacked)."
+        )
+    return _fetch(place) if images is None else images
 
 
 def _read(place: Path) -> _Images | None:
@@ -133,9 +124,10 @@ def _read_npz(path: Path) -> _Images:
         raise ValueError(
             f"{path} is damaged, or is not the grey CIFAR-10 with {', '.join(_Images._fields)}: {error}"
         ) from error
-    y_train = _check(images.X_train, images.y_train, _N_PIXELS, path)
-    y_test = _check(images.X_test, images.y_test, _N_PIXELS, path)
-    return images._replace(y_train=y_train, y_test=y_test)
+    X, y, X_test, y_test = images
+    return _Images(
+        X, _check(X, y, _N_PIXELS, path), X_test, _check(X_test, y_test, _N_PIXELS, path)
+    )
 
 
 def _read_batches(folder: Path, ending: str, read: Any) -> _Images:
@@ -197,11 +189,9 @@ def _check(X: np.ndarray, y: np.ndarray, width: int, place: Any) -> np.ndarray:
 
 def _to_grey(colours: np.ndarray) -> np.ndarray:
     """Grey pixels from red, green and blue ones, which follow each other in a row."""
-    red, green, blue = (colours[:, k * _N_PIXELS : (k + 1) * _N_PIXELS] for k in range(3))
-    grey = 19595 * red.astype(np.uint32)
-    grey += 38470 * green.astype(np.uint32)
-    grey += 7471 * blue.astype(np.uint32)
-    return ((grey + 32768) >> 16).astype(np.uint8)
+    shares = zip((19595, 38470, 7471), np.split(colours, 3, axis=1), strict=True)
+    grey: Any = sum((share * part.astype(np.uint32) for share, part in shares), np.uint32(32768))
+    return (grey >> 16).astype(np.uint8)
 
 
 def _fetch(folder: Path | None) -> _Images:

@@ -1,7 +1,5 @@
 """The breast cancer cohorts of the paper: files that GEO offers come in, samples with labels go out."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import re
@@ -184,11 +182,10 @@ def _find_matrix(accession: str, path: Path) -> Path:
     if not path.is_dir():
         return path
     found = sorted(path.glob(f"{accession}*series_matrix.txt*"))
-    of_chip = [file for file in found if "GPL96" in file.name]
-    candidates = of_chip or found
-    if len(candidates) == 1:
-        return candidates[0]
-    what = f"several: {', '.join(file.name for file in candidates)}" if found else "none"
+    found = [file for file in found if "GPL96" in file.name] or found
+    if len(found) == 1:
+        return found[0]
+    what = f"several: {', '.join(file.name for file in found)}" if found else "none"
     raise TableError(
         f"{path}: wanted the series matrix {accession}_series_matrix.txt.gz, of GPL96 where there are several; "
         f"there is {what}. Give the file itself."

@@ -3,8 +3,6 @@
 The path of a pickle comes in, its dictionary of numbers, text, lists and arrays of integers goes out.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import pickle
@@ -63,7 +61,7 @@ class _Stub:
 class _Bytes(bytes):
     """Bytes as Python 3 writes them for Python 2: a text with one character for each."""
 
-    def __new__(cls, text: str, encoding: str) -> _Bytes:
+    def __new__(cls, text: str, encoding: str) -> "_Bytes":
         if encoding != "latin1":
             raise ValueError(f"bytes in {encoding!r} are not read")
         return super().__new__(cls, text.encode("latin-1"))

@@ -1,7 +1,5 @@
 """Simulators of samples that come with the wrong distribution of values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

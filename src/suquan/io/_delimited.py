@@ -7,7 +7,7 @@ file is passed over a second time, cell by cell, to name the place.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -54,12 +54,8 @@ class Plan:
 def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
     """Open a CSV or TSV file."""
     header, first_line = read_header(text)
-
-    def row_names() -> Iterator[str]:
-        return (row[0] for _, row in islice(text.rows(), 1, None))
-
-    count_rows = partial(text.count_rows, first_line)
-    orientation = choose_orientation(text.path, options, header, row_names, count_rows)
+    row_names = partial(text.row_names, first_line)
+    orientation, why = choose_orientation(text.path, options, header, row_names)
     ignored = _find_columns(text, header, options.ignore_columns, "ignore_columns")
     by_rows = orientation == "rows"
     labels = _find_columns(text, header, options.label_columns, "label_columns") if by_rows else []
@@ -71,7 +67,7 @@ def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
     plan.line_bytes = line_bytes
     if not numeric:
         raise find_problem(plan) or TableError(f"{text.path}: there is no column of numbers")
-    return source_of_plan(plan, kind, {})
+    return replace(source_of_plan(plan, kind, {}), why=why)
 
 
 def plan_matrix(

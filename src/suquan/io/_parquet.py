@@ -52,8 +52,8 @@ class Columns:
 
 
 @contextmanager
-def _opened(path: Path, options: ReadOptions) -> Iterator[tuple[Any, Columns, str]]:
-    """The file, its columns, and where its samples lie."""
+def _opened(path: Path, options: ReadOptions) -> Iterator[tuple[Any, Columns, str, str]]:
+    """The file, its columns, where its samples lie, and who says so."""
     require("pyarrow", "io", WISH)
     parquet = require("pyarrow.parquet", "io", WISH)
     with file_errors(path, Exception):
@@ -76,13 +76,13 @@ def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a Parquet file."""
 
     def blocks(n_rows: int | None) -> Iterator[Block]:
-        with _opened(path, options) as (file, columns, _):
+        with _opened(path, options) as (file, columns, *_):
             for table in _tables(path, file, None, rows_at_once(len(columns.numeric))):
                 if len(table):
                     yield columns.block(table)
 
-    with _opened(path, options) as (_, columns, orientation):
-        return Source(path, kind, orientation, columns.numeric, blocks)
+    with _opened(path, options) as (_, columns, orientation, why):
+        return Source(path, kind, orientation, columns.numeric, blocks, why=why)
 
 
 def _name_column(path: Path, schema: Any) -> str:
@@ -101,7 +101,7 @@ def _name_column(path: Path, schema: Any) -> str:
     return (index or names)[0]
 
 
-def _columns(path: Path, file: Any, options: ReadOptions) -> tuple[Columns, str]:
+def _columns(path: Path, file: Any, options: ReadOptions) -> tuple[Columns, str, str]:
     """Sort the columns by their types, and find out where the samples lie."""
     schema = file.schema_arrow
     fields = {field.name: field for field in schema}
@@ -119,9 +119,7 @@ def _columns(path: Path, file: Any, options: ReadOptions) -> tuple[Columns, str]
         for table in _tables(path, file, [name]):
             yield from _names(path, table.column(name)).tolist()
 
-    orientation = choose_orientation(
-        path, options, [name, *data], row_names, lambda: file.metadata.num_rows
-    )
+    orientation, why = choose_orientation(path, options, [name, *data], row_names)
     for column in numeric:
         kind = fields[column].type
         if str(kind) not in NUMBER:
@@ -139,7 +137,7 @@ def _columns(path: Path, file: Any, options: ReadOptions) -> tuple[Columns, str]
         )
     is_small = all(str(fields[column].type) in SMALL for column in numeric)
     dtype = np.dtype(np.float32 if is_small else np.float64)
-    return Columns(path, name, numeric, labels, dtype), orientation
+    return Columns(path, name, numeric, labels, dtype), orientation, why
 
 
 def _is_label(field: Any) -> bool:
@@ -197,7 +195,7 @@ class ParquetMatrix(Matrix):
     def open(cls, path: Path, options: ReadOptions) -> ParquetMatrix:
         """Look at the schema; `options` say that samples lie in rows."""
         refuse_layer(path, options, "parquet")
-        with _opened(path, options) as (file, columns, _):
+        with _opened(path, options) as (file, columns, *_):
             groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
         if not sum(groups):
             raise TableError(f"{path}: holds a header and no rows")
@@ -206,7 +204,7 @@ class ParquetMatrix(Matrix):
 
     def names(self) -> MatrixNames:
         """Of the column of names and the header; the labels of the columns of text and those asked for."""
-        with _opened(self.path, self.options) as (file, columns, _):
+        with _opened(self.path, self.options) as (file, columns, *_):
             wanted = [columns.name, *columns.labels]
             tables = _tables(self.path, file, wanted)
             block = Block.join([columns.block(table, values=False) for table in tables])
@@ -227,7 +225,7 @@ class ParquetMatrix(Matrix):
         """The row groups that hold these rows, and of them these rows."""
         firsts = np.cumsum([0, *self.groups])
         parts = []
-        with _opened(self.path, self.options) as (file, columns, _):
+        with _opened(self.path, self.options) as (file, columns, *_):
             self.check_header((file.metadata.num_rows, len(columns.numeric)), columns.dtype)
             for group in np.flatnonzero((firsts[:-1] < stop) & (firsts[1:] > start)).tolist():
                 table = file.read_row_group(group, use_threads=False)

@@ -6,8 +6,9 @@ choice of the side on which the samples lie, and `Tiles`, which turns a matrix l
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,6 +75,8 @@ class Source:
         Labels that do not come with the blocks. Complete once a pass has ended.
     stored_orientation : {"rows", "columns"} or None
         Where the samples lie in the file, if not as in the blocks.
+    why : str
+        Who says so; empty where every file of the kind has its samples there.
     """
 
     path: Path
@@ -83,6 +86,7 @@ class Source:
     blocks: Callable[[int | None], Iterator[Block]]
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     stored_orientation: str | None = None
+    why: str = ""
 
 
 class MatrixNames(NamedTuple):
@@ -95,13 +99,14 @@ class MatrixNames(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the caller of a reader asked for."""
+    """What the caller of a reader asked for; `features` are the names or the number of those expected."""
 
     samples: str = "auto"
     sample_names: frozenset[str] | None = None
     label_columns: tuple[str, ...] = ()
     ignore_columns: tuple[str, ...] = ()
     layer: str | None = None
+    features: frozenset[str] | int | None = None
 
 
 def matrix_source(
@@ -131,43 +136,55 @@ def matrix_source(
 
 
 def choose_orientation(
-    path: Path,
-    options: ReadOptions,
-    header: list[str],
-    row_names: Callable[[], Iterable[str]],
-    count_rows: Callable[[], int],
-) -> str:
-    """Where the samples lie in a file of a kind that allows both.
+    path: Path, options: ReadOptions, header: list[str], row_names: Callable[[], Iterable[str]]
+) -> tuple[str, str]:
+    """Where the samples lie in a file of a kind that allows both, and who says so.
 
-    As asked; or by the names of the samples, of the label columns, or of the column of names (the first of the
-    header). Otherwise in rows, unless there are more rows than columns: then the rows may as well be features.
+    As asked; or by the names of the samples, of the features, of the labels, or by the heading of the column of
+    names (the first of the header). A table of few rows has samples in rows; any other is refused.
     """
-    columns = [name for name in header[1:] if name not in options.ignore_columns]
     if options.samples != "auto":
-        return options.samples
-    if options.sample_names is not None:
-        return _by_overlap(path, options.sample_names, row_names(), columns)
-    if set(options.label_columns).intersection(columns):
-        return "rows"
+        return options.samples, "as given"
+    columns = [name for name in header[1:] if name not in options.ignore_columns]
+    rows = cache(lambda: list(row_names()))
+
+    def votes(described: Collection[str] | int | None) -> tuple[int, int]:
+        """How much speaks for samples in rows and in columns, by what describes each sample."""
+        if isinstance(described, int):
+            return len(columns) == described, len(rows()) == described
+        names = set(described or ())
+        across = len(names.intersection(columns))
+        return across, len(names.intersection(rows())) if across < len(names) else 0
+
     words = {word.removesuffix("s") for word in re.split("[^a-z]+", header[0].lower())}
-    are_samples, are_features = bool(words & SAMPLE_WORDS), bool(words & FEATURE_WORDS)
-    if are_samples != are_features:
-        return "rows" if are_samples else "columns"
-    n, p = count_rows(), len(columns)
-    if n > max(p, FEW_ROWS):
-        raise TableError(
-            f"{path}: holds {n:,} samples of {p:,} features, or {p:,} samples of {n:,} features, and nothing "
-            "says which; say where the samples lie (--samples rows|columns; in Python samples='rows' or "
-            "'columns')"
-        )
-    return "rows"
+    number_of = "number" if isinstance(options.features, int) else "names"
+    evidence: dict[str, Callable[[], tuple[int, int]]] = {
+        "names of the samples": lambda: _count_samples(path, options.sample_names, rows, columns),
+        f"{number_of} of the model's features": lambda: votes(options.features),
+        "names of the labels": lambda: votes(options.label_columns),
+        f"heading {header[0]!r}": lambda: (len(words & SAMPLE_WORDS), len(words & FEATURE_WORDS)),
+    }
+    for what, count in evidence.items():
+        for_rows, for_columns = count()
+        if for_rows != for_columns:
+            return "rows" if for_rows > for_columns else "columns", f"chosen by the {what}"
+    n, p = len(rows()), len(columns)
+    if n <= FEW_ROWS:
+        return "rows", f"as in every table of at most {FEW_ROWS} rows"
+    raise TableError(
+        f"{path}: nothing says where the samples lie; give --samples rows for {n:,} samples "
+        f"({listed(rows(), 2)}) of {p:,} features ({listed(columns, 2)}), or --samples columns for {p:,} "
+        f"samples of {n:,} features (in Python samples='rows' or 'columns')"
+    )
 
 
-def _by_overlap(
-    path: Path, wanted: frozenset[str], row_names: Iterable[str], columns: list[str]
-) -> str:
-    """The side on which more of the wanted samples are found."""
-    n_rows, n_columns = (len(wanted.intersection(names)) for names in (row_names, columns))
+def _count_samples(
+    path: Path, wanted: frozenset[str] | None, rows: Callable[[], list[str]], columns: list[str]
+) -> tuple[int, int]:
+    """How many of the wanted samples name rows, and how many columns."""
+    if wanted is None:
+        return 0, 0
+    n_rows, n_columns = (len(wanted.intersection(names)) for names in (rows(), columns))
     if n_rows == n_columns == 0:
         raise TableError(
             f"{path}: none of the {len(wanted)} wanted samples ({listed(sorted(wanted), 3)}) "
@@ -178,7 +195,7 @@ def _by_overlap(
             f"{path}: {n_rows} of the wanted samples name rows and as many columns; "
             "say where the samples lie (samples='rows' or 'columns')"
         )
-    return "rows" if n_rows > n_columns else "columns"
+    return n_rows, n_columns
 
 
 class Tiles:

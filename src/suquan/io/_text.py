@@ -5,6 +5,7 @@ import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -94,11 +95,12 @@ class TextFile:
             if row:
                 yield self.skip + reader.line_num, row
 
-    def count_rows(self, skip: int) -> int:
-        """Rows after ``skip`` lines of the file, of which the last is the header."""
+    def row_names(self, skip: int) -> Iterator[str]:
+        """First cells of the rows after ``skip`` lines of the file, of which the last is the header."""
         if self.has_quotes(skip):
-            return sum(1 for _ in self.rows()) - 1
-        return sum(1 for line in self.lines(skip) if line.strip("\r\n"))
+            return (row[0] for _, row in islice(self.rows(), 1, None))
+        lines = (line.strip("\r\n") for line in self.lines(skip))
+        return (line.partition(self.delimiter)[0] for line in lines if line)
 
     def has_quotes(self, skip: int) -> bool:
         """Whether there are quotes after ``skip`` lines of the file."""

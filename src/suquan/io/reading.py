@@ -51,8 +51,8 @@ def read_table(
     samples : {"auto", "rows", "columns"}, default="auto"
         Where the samples lie in a CSV, TSV or Parquet file. ``"auto"``: where more of ``sample_names`` are
         found; without ``sample_names``, as ``label_columns`` or the heading of the names say (``sample``,
-        ``gene``, …), otherwise in rows. A table with more than ten rows, and more rows than columns, of which
-        nothing says it is refused. The other kinds have a place of their own.
+        ``gene``, …); in rows, where there are at most ten. Any other table is refused, because nothing says
+        it. The other kinds have a place of their own.
     sample_names : iterable of str or None, default=None
         Names of samples that are expected, for instance those of a label file.
     label_columns : iterable of str, default=()

@@ -6,13 +6,6 @@ from suquan.microarray._files import MicroarrayFileError
 from suquan.microarray._rma import background_correct, median_polish, rma
 
 __all__ = [
-    "Cdf",
-    "Cel",
-    "MicroarrayFileError",
-    "background_correct",
-    "median_polish",
-    "probe_intensities",
-    "read_cdf",
-    "read_cel",
-    "rma",
-]
+    "Cdf", "Cel", "MicroarrayFileError", "background_correct", "median_polish",
+    "probe_intensities", "read_cdf", "read_cel", "rma",
+]  # fmt: skip

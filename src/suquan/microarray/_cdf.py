@@ -3,8 +3,6 @@
 :func:`read_cdf` reads the layout of a chip; :func:`probe_intensities` reads CEL files by it, for `rma`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,17 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from suquan.microarray import _files as files
 from suquan.microarray._cel import Cel, read_cel
-from suquan.microarray._files import (
-    MAX_SIDE,
-    Bytes,
-    MicroarrayFileError,
-    Tags,
-    check_range,
-    read_bytes,
-    require,
-    sections,
-)
+from suquan.microarray._files import MAX_SIDE, Bytes, Tags, check_range, require
 
 _MAGIC_XDA = (67).to_bytes(4, "little")
 _XDA_CELL = np.dtype("<i4, <u2, <u2, <i4, u1, u1")
@@ -100,16 +90,13 @@ def read_cdf(path: Any) -> Cdf:
     >>> len(cdf.probesets), int(cdf.is_pm.sum())  # doctest: +SKIP
     (22283, 247965)
     """
-    data = read_bytes(path)
-    name = Path(path).name
-    if data[:4] == _MAGIC_XDA:
-        return _read_binary(Bytes(data, name))
-    require(
-        data.lstrip()[:5] == b"[CDF]",
-        f"{name} is not a CDF file: it starts with {data[:12]!r}, not with [CDF] (text) or the integer 67 "
-        "(binary).",
-    )
-    return _read_text(data, name)
+    file = Bytes(path)
+    if file.data[:4] == _MAGIC_XDA:
+        return _read_binary(file)
+    start = f"{file.data[:12]!r}, not with [CDF] (text) or the integer 67 (binary)"
+    is_text = file.data.lstrip()[:5] == b"[CDF]"
+    require(is_text, file.name, f"is not a CDF file: it starts with {start}.")
+    return _read_text(file)
 
 
 def probe_intensities(cels: Any, cdf: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -154,23 +141,17 @@ def probe_intensities(cels: Any, cdf: Any) -> tuple[np.ndarray, np.ndarray]:
     chip_type = ""
     for j, array in enumerate(arrays):  # one at a time: only the probes are kept
         cel = array if isinstance(array, Cel) else read_cel(array)
-        _check_fits(cel, layout, chip_type)
+        made_of = (
+            f"has {cel.n_rows} rows of {cel.n_cols} columns, the layout {layout.chip_type} has"
+        )
+        problem = f"{made_of} {layout.n_rows} of {layout.n_cols}: they are of different chips."
+        require((cel.n_rows, cel.n_cols) == (layout.n_rows, layout.n_cols), cel.name, problem)
+        problem = f"is of chip type {cel.chip_type}, the arrays before it of {chip_type}."
+        same = not chip_type or cel.chip_type in ("", chip_type)
+        require(same, cel.name, f"{problem} Summarise arrays of one type together.")
         chip_type = chip_type or cel.chip_type
         pm[j] = cel.intensity[pm_cells]
     return pm.T, layout.probesets[layout.set_index[layout.is_pm]]
-
-
-def _check_fits(cel: Cel, layout: Cdf, chip_type: str) -> None:
-    require(
-        (cel.n_rows, cel.n_cols) == (layout.n_rows, layout.n_cols),
-        f"{cel.name} has {cel.n_rows} rows of {cel.n_cols} columns, the layout {layout.chip_type} has "
-        f"{layout.n_rows} of {layout.n_cols}: they are of different chips.",
-    )
-    require(
-        not chip_type or not cel.chip_type or cel.chip_type == chip_type,
-        f"{cel.name} is of chip type {cel.chip_type}, the arrays before it of {chip_type}. Summarise "
-        "arrays of one type together.",
-    )
 
 
 def _read_binary(file: Bytes) -> Cdf:
@@ -195,7 +176,7 @@ def _read_binary(file: Bytes) -> Cdf:
         blocks.append(_binary_unit(file, f"unit {k + 1}", names[k], n_rows, n_cols))
         # Every cell is stored once: units that share their bytes are damage, and would fill the memory.
         room -= len(blocks[-1].cell)
-        require(room >= 0, f"{file.name} is damaged: its units overlap.")
+        require(room >= 0, file.name, "is damaged: its units overlap.")
     return _layout(blocks, Path(file.name).stem, n_rows, n_cols, file.name)
 
 
@@ -204,31 +185,22 @@ def _binary_unit(file: Bytes, what: str, unit_name: bytes, n_rows: int, n_cols: 
     _check_kind(kind, _XDA_EXPRESSION, what, file.name)
     check_range(n_blocks, f"the number of blocks of {what}", 1, 1, file.name)
     _, n_block_cells, _, _, _, _ = file.unpack("iiBBii", f"the block of {what}")
-    name = file.table(_NAME, 1, f"the name of {what}")[0]
-    require(
-        n_block_cells == n_cells,
-        f"{file.name} is damaged: {what} says {n_cells:,} cells, its block {n_block_cells:,}.",
-    )
+    own_name = file.table(_NAME, 1, f"the name of {what}")[0]
+    problem = f"is damaged: {what} says {n_cells:,} cells, its block {n_block_cells:,}."
+    require(n_block_cells == n_cells, file.name, problem)
     cells = file.table(_XDA_CELL, n_cells, f"the cells of {what}")
     x, y = cells["x"].astype(np.int64), cells["y"].astype(np.int64)
-    require(
-        np.all(x < n_cols) and np.all(y < n_rows),
-        f"{file.name} is damaged: {what} has a cell that lies off the chip.",
-    )
+    problem = f"is damaged: {what} has a cell that lies off the chip."
+    require(np.all(x < n_cols) and np.all(y < n_rows), file.name, problem)
     is_pm = _PAIRS[cells["pbase"], cells["tbase"]]
-    name = _set_name(_zero_ended(name), _zero_ended(unit_name))
-    return _Block(name, cells["atom"].astype(np.int64), y * n_cols + x, is_pm)
+    names = (data.split(b"\0", 1)[0].decode("latin-1").strip() for data in (own_name, unit_name))
+    return _Block(_set_name(*names), cells["atom"].astype(np.int64), y * n_cols + x, is_pm)
 
 
-def _zero_ended(data: bytes) -> str:
-    return data.split(b"\0", 1)[0].decode("latin-1").strip()
-
-
-def _read_text(data: bytes, name: str) -> Cdf:
-    parts = list(sections(data, name))
+def _read_text(file: Bytes) -> Cdf:
+    name, parts = file.name, list(files.sections(file))
     chip = Tags(next((lines for title, lines in parts if title == "Chip"), []), f"[Chip] of {name}")
-    n_rows = chip.integer("Rows", 1, MAX_SIDE)
-    n_cols = chip.integer("Cols", 1, MAX_SIDE)
+    n_rows, n_cols = (chip.integer(side, 1, MAX_SIDE) for side in ("Rows", "Cols"))
     n_units = chip.integer("NumberOfUnits", 1)
     blocks: list[_Block] = []
     unit = Tags([], "")
@@ -246,15 +218,9 @@ def _read_text(data: bytes, name: str) -> Cdf:
         elif re.fullmatch(r"Unit\d+_Block\d+", title):
             blocks.append(_text_block(Tags(lines, place), unit, n_rows, n_cols))
     n_qc = chip.integer("NumQCUnits") if "NumQCUnits" in chip.values else n_qc_found
-    for what, found, wanted in (
-        ("units", n_found, n_units),
-        ("blocks", len(blocks), n_blocks),
-        ("QC units", n_qc_found, n_qc),
-    ):
-        require(
-            found == wanted,
-            f"{name} is truncated or damaged: it should have {wanted:,} {what} and has {found:,}.",
-        )
+    files.require_count(n_found, n_units, "units", name)
+    files.require_count(len(blocks), n_blocks, "blocks", name)
+    files.require_count(n_qc_found, n_qc, "QC units", name)
     return _layout(blocks, chip.values.get("Name", Path(name).stem), n_rows, n_cols, name)
 
 
@@ -262,10 +228,7 @@ def _cell_lines(tags: Tags, count_tag: str) -> list[str]:
     """Values of the lines Cell1=…, Cell2=…, as many as the section says."""
     n_cells = tags.integer(count_tag)
     rows = [value for tag, value in tags.values.items() if re.fullmatch(r"Cell[0-9]+", tag)]
-    require(
-        len(rows) == n_cells,
-        f"{tags.place} is truncated or damaged: it says {n_cells:,} cells and has {len(rows):,}.",
-    )
+    files.require_count(len(rows), n_cells, "cells", tags.place)
     return rows
 
 
@@ -273,33 +236,23 @@ def _text_block(tags: Tags, unit: Tags, n_rows: int, n_cols: int) -> _Block:
     place = tags.place
     rows = _cell_lines(tags, "NumCells")
     n_cells = unit.integer("NumCells")
-    require(
-        len(rows) == n_cells,
-        f"{place} is damaged: it has {len(rows):,} cells, its unit says {n_cells:,}.",
-    )
+    problem = f"is damaged: it has {len(rows):,} cells, its unit says {n_cells:,}."
+    require(len(rows) == n_cells, place, problem)
     columns = tags.text("CellHeader").upper().split()
-    missing = [column for column in _COLUMNS if column not in columns]
-    require(
-        not missing,
-        f"CellHeader in {place} lacks {', '.join(missing)}; it has {' '.join(columns)[:80]}.",
-    )
+    missing = ", ".join(column for column in _COLUMNS if column not in columns)
+    problem = f"has a CellHeader that lacks {missing}; it has {' '.join(columns)[:80]}."
+    require(not missing, place, problem)
     # A text column may be empty, so lines are split at tabs where there are any.
     table = [row.split("\t") if "\t" in row else row.split() for row in rows]
     places = [columns.index(column) for column in _COLUMNS]
-    require(
-        all(len(row) > max(places) for row in table),
-        f"a cell of {place} has fewer columns than CellHeader names.",
-    )
+    problem = "has a cell with fewer columns than CellHeader names."
+    require(all(len(row) > max(places) for row in table), place, problem)
     x, y, pbase, tbase, atom, index = ([row[k].strip() for row in table] for k in places)
     cells = _integers(y, "Y", n_rows - 1, place) * n_cols + _integers(x, "X", n_cols - 1, place)
-    require(
-        np.array_equal(cells, _integers(index, "INDEX", n_rows * n_cols - 1, place)),
-        f"{place} is damaged: the INDEX of a cell is not Y·{n_cols} + X of that cell.",
-    )
-    require(
-        all(len(base) == 1 for base in pbase + tbase),
-        f"PBASE and TBASE in {place} should be one letter for each cell.",
-    )
+    same = np.array_equal(cells, _integers(index, "INDEX", n_rows * n_cols - 1, place))
+    require(same, place, f"is damaged: the INDEX of a cell is not Y·{n_cols} + X of that cell.")
+    problem = "is damaged: PBASE and TBASE should be one letter for each cell."
+    require(all(len(base) == 1 for base in pbase + tbase), place, problem)
     is_pm = _PAIRS[[ord(base) for base in pbase], [ord(base) for base in tbase]]
     name = _set_name(tags.text("Name"), unit.values.get("Name", ""))
     return _Block(name, _integers(atom, "ATOM", 2**31 - 1, place), cells, is_pm)
@@ -309,20 +262,17 @@ def _integers(texts: list[str], what: str, high: int, place: str) -> np.ndarray:
     try:
         values = np.array(texts, dtype=np.int64)
     except (ValueError, OverflowError) as error:
-        raise MicroarrayFileError(
-            f"{place} is damaged: {what} should be integers: {error}"
-        ) from error
+        problem = f"{place} is damaged: {what} should be integers: {error}"
+        raise files.MicroarrayFileError(problem) from error
     for value in (values.min(initial=0), values.max(initial=0)):
         check_range(int(value), what, 0, high, place)
     return values
 
 
 def _check_kind(kind: int, wanted: int, what: str, name: str) -> None:
-    require(
-        kind == wanted,
-        f"{what} of {name} is of type {kind}, not an expression unit ({wanted}): only layouts of "
-        "expression chips are read.",
-    )
+    problem = f"is of type {kind}, not an expression unit ({wanted})"
+    remark = "only layouts of expression chips are read."
+    require(kind == wanted, f"{what} of {name}", f"{problem}: {remark}")
 
 
 def _set_name(block_name: str, unit_name: str) -> str:
@@ -333,18 +283,11 @@ def _set_name(block_name: str, unit_name: str) -> str:
 def _layout(blocks: list[_Block], chip_type: str, n_rows: int, n_cols: int, name: str) -> Cdf:
     """All blocks as one table, each sorted by atom; block names must differ."""
     names = [block.name for block in blocks]
-    require(
-        "" not in names and len(set(names)) == len(names),
-        f"{name} is damaged: its probe sets need names that differ from each other.",
-    )
+    problem = "is damaged: its probe sets need names that differ from each other."
+    require("" not in names and len(set(names)) == len(names), name, problem)
     orders = [np.argsort(block.atom, kind="stable") for block in blocks]
     pairs = list(zip(blocks, orders, strict=True))
-    return Cdf(
-        chip_type=chip_type,
-        n_rows=n_rows,
-        n_cols=n_cols,
-        probesets=np.array(names),
-        cells=np.concatenate([block.cell[order] for block, order in pairs]),
-        set_index=np.repeat(np.arange(len(blocks)), [len(order) for order in orders]),
-        is_pm=np.concatenate([block.is_pm[order] for block, order in pairs]),
-    )
+    cells = np.concatenate([block.cell[order] for block, order in pairs])
+    set_index = np.repeat(np.arange(len(blocks)), [len(order) for order in orders])
+    is_pm = np.concatenate([block.is_pm[order] for block, order in pairs])
+    return Cdf(chip_type, n_rows, n_cols, np.array(names), cells, set_index, is_pm)

@@ -1,7 +1,5 @@
 """What the readers of Affymetrix files share: a file's bytes, checked numbers, and the one error they raise."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import struct
@@ -24,44 +22,40 @@ class MicroarrayFileError(ValueError):
     """A microarray file is damaged, truncated, or of a kind that is not read."""
 
 
-def require(condition: Any, message: str) -> None:
-    """Raise a MicroarrayFileError with this message unless the condition holds."""
+def require(condition: Any, place: str, problem: str) -> None:
+    """Raise a MicroarrayFileError that says what is wrong at the place, unless the condition holds."""
     if not condition:
-        raise MicroarrayFileError(message)
+        raise MicroarrayFileError(f"{place} {problem}")
 
 
-def read_bytes(path: Any) -> bytes:
-    """Content of a file, unpacked if it is a gzip file.
+def require_count(found: int, wanted: int, what: str, place: str) -> None:
+    """Raise a MicroarrayFileError unless as many were found as the file says."""
+    problem = f"is truncated or damaged: it should have {wanted:,} {what} and has {found:,}."
+    require(found == wanted, place, problem)
+
+
+class Bytes:
+    """Content of a file, and little-endian numbers read from it one after another, none past the end.
 
     Raises
     ------
     MicroarrayFileError
         If the file is longer than `MAX_BYTES`, or a damaged gzip file.
     """
-    path = Path(path)
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        stream: Any = gzip.GzipFile(fileobj=file) if packed else file
-        chunks = iter(lambda: stream.read(_CHUNK), b"")
-        try:
-            data = b"".join(islice(chunks, MAX_BYTES // _CHUNK + 1))
-        except (EOFError, gzip.BadGzipFile, zlib.error, struct.error) as error:
-            raise MicroarrayFileError(f"{path.name} is a damaged gzip file: {error}") from error
-    require(
-        len(data) <= MAX_BYTES,
-        f"{path.name} holds more than {MAX_BYTES:,} bytes, more than any microarray file.",
-    )
-    return data
 
-
-class Bytes:
-    """Little-endian numbers read from bytes one after another, none of them past the end."""
-
-    def __init__(self, data: bytes, name: str) -> None:
-        self.data = data
-        self.name = name
-        self.place = 0
+    def __init__(self, path: Any) -> None:
+        self.name, self.place = Path(path).name, 0
+        with Path(path).open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            stream: Any = gzip.GzipFile(fileobj=file) if packed else file
+            chunks = iter(lambda: stream.read(_CHUNK), b"")
+            try:
+                self.data = b"".join(islice(chunks, MAX_BYTES // _CHUNK + 1))
+            except (EOFError, gzip.BadGzipFile, zlib.error, struct.error) as error:
+                raise MicroarrayFileError(f"{self.name} is a damaged gzip file: {error}") from error
+        problem = f"holds more than {MAX_BYTES:,} bytes, more than any microarray file."
+        require(len(self.data) <= MAX_BYTES, self.name, problem)
 
     @property
     def n_left(self) -> int:
@@ -70,11 +64,9 @@ class Bytes:
 
     def take(self, n_bytes: int, what: str) -> memoryview:
         """Next `n_bytes` bytes; `what` they are, for the message."""
-        require(
-            0 <= n_bytes <= self.n_left,
-            f"{self.name} is truncated or damaged: {what} should take {n_bytes:,} bytes, "
-            f"{self.n_left:,} are left of {len(self.data):,}.",
-        )
+        left = f"{self.n_left:,} are left of {len(self.data):,}"
+        problem = f"is truncated or damaged: {what} should take {n_bytes:,} bytes, {left}."
+        require(0 <= n_bytes <= self.n_left, self.name, problem)
         self.place += n_bytes
         return memoryview(self.data)[self.place - n_bytes : self.place]
 
@@ -97,38 +89,34 @@ class Bytes:
 
     def move_to(self, place: int, what: str) -> None:
         """Go on reading at byte `place`."""
-        require(
-            0 <= place <= len(self.data),
-            f"{self.name} is damaged: {what} should start at byte {place:,}, the file has "
-            f"{len(self.data):,}.",
-        )
+        size = len(self.data)
+        problem = f"is damaged: {what} should start at byte {place:,}, the file has {size:,}."
+        require(0 <= place <= size, self.name, problem)
         self.place = place
 
 
 def check_range(value: int, what: str, low: int, high: int, place: str) -> int:
     """`value`, or an error if it does not lie between `low` and `high`."""
-    if not low <= value <= high:
-        raise MicroarrayFileError(
-            f"{place} is damaged: {what} is {value:,}, not between {low:,} and {high:,}."
-        )
+    problem = f"is damaged: {what} is {value:,}, not between {low:,} and {high:,}."
+    require(low <= value <= high, place, problem)
     return value
 
 
-def sections(data: bytes, name: str) -> Iterator[tuple[str, list[str]]]:
+def sections(file: Bytes) -> Iterator[tuple[str, list[str]]]:
     """Sections of a text file of [SECTION] lines: the name of each and its lines that are not empty."""
     title = ""
     lines: list[str] = []
-    for line in [*data.decode("latin-1").split("\n"), "[]"]:
+    for line in [*file.data.decode("latin-1").split("\n"), "[]"]:
         line = line.strip(" \t\r\0")
         if line.startswith("[") and line.endswith("]"):
             if title:
                 yield title, lines
             title, lines = line[1:-1], []
         elif line:
-            require(
-                title,
-                f"{name} is damaged: it should start with a section in [brackets], not {line[:40]!r}.",
+            problem = (
+                f"is damaged: it should start with a section in [brackets], not {line[:40]!r}."
             )
+            require(title, file.name, problem)
             lines.append(line)
 
 
@@ -142,17 +130,13 @@ class Tags:
 
     def text(self, tag: str) -> str:
         """Value of a tag that must be there."""
-        require(
-            tag in self.values,
-            f"{self.place} has no line {tag}=…; the file is damaged or truncated.",
-        )
+        problem = f"has no line {tag}=…; the file is damaged or truncated."
+        require(tag in self.values, self.place, problem)
         return self.values[tag]
 
     def integer(self, tag: str, low: int = 0, high: int = 2**31 - 1) -> int:
         """Value of a tag as an integer between `low` and `high`."""
         text = self.text(tag)
-        require(
-            re.fullmatch(r"[+-]?[0-9]{1,12}", text),
-            f"{self.place} is damaged: {tag} should be an integer; it is {text[:40]!r}.",
-        )
+        problem = f"is damaged: {tag} should be an integer; it is {text[:40]!r}."
+        require(re.fullmatch(r"[+-]?[0-9]{1,12}", text), self.place, problem)
         return check_range(int(text), tag, low, high, self.place)

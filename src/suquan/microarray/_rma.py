@@ -4,8 +4,6 @@ The steps in their order: background correction, quantile normalisation, log2, m
 all of them; the first and the last are public too.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +104,8 @@ def rma(
         X = quantile_normalize(X, target, ties=ties, n_jobs=n_jobs)
     if takes_log2:
         _check_positive(X, target_quantiles)
-    return named_like(polish_arrays(X, sets, log2=takes_log2, n_jobs=n_jobs), pm, sets.names)
+    expression = polish_arrays(X, sets, takes_log2, MAX_ITER, TOL, n_jobs)
+    return named_like(expression, pm, sets.names)
 
 
 def _takes_log2(target: Any, log2: bool | None) -> bool:
@@ -139,20 +138,17 @@ def _probe_target(target: Any, n_probes: int) -> Any:
 def _check_positive(X: np.ndarray, target: Any) -> None:
     """Raise a ValueError if log2 cannot be taken of the normalised intensities."""
     least = X.min()
-    if least > 0:
-        return
-    if target is None or (isinstance(target, str) and target in LEARNED):
-        raise ValueError(
-            f"intensities must be positive for log2; the smallest is {least:.6g}. Give raw intensities, not "
-            "logarithms, with background=True, or add what was subtracted."
-        )
-    raise ValueError(
-        f"target quantiles must be positive for log2; the smallest is {least:.6g}. Give a target in "
-        "intensities, or log2=False to use its values as they are."
+    what, advice = (
+        "target quantiles",
+        "a target in intensities, or log2=False to use its values as they are",
     )
-
-
-# ---------------------------------------------------------------------------------------- background
+    if target is None or (isinstance(target, str) and target in LEARNED):
+        advice = "raw intensities, not logarithms, with background=True, or add what was subtracted"
+        what = "intensities"
+    if least <= 0:
+        raise ValueError(
+            f"{what} must be positive for log2; the smallest is {least:.6g}. Give {advice}."
+        )
 
 
 class Background(NamedTuple):
@@ -227,23 +223,16 @@ def correct_arrays(X: np.ndarray, n_jobs: int | None) -> None:
 def estimate_background(x: np.ndarray, array: int = 0) -> Background:
     """Parameters of the background of one array; `array` is its number, for the message."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        background = _estimate(x)
-    usable = np.all(np.isfinite(background)) and background.sd > 0 and background.rate > 0
-    if not usable:
+        mean = density_mode(x[x < density_mode(x)])
+        below = x[x < mean] - mean
+        sd = np.sqrt(2.0 * np.dot(below, below) / (below.size - 1)) if below.size > 1 else np.nan
+        rate = np.divide(1.0, density_mode(x[x > mean] - mean))
+    if not (np.all(np.isfinite([mean, sd, rate])) and sd > 0 and rate > 0):
         raise ValueError(
             f"the background of array {array} cannot be estimated: its {x.size} intensities between "
             f"{x.min():.6g} and {x.max():.6g} are too few or too alike around their mode. Give raw, "
             "unlogged intensities of all probes, or skip this step with background=False."
         )
-    return background
-
-
-def _estimate(x: np.ndarray) -> Background:
-    """Parameters, not finite where they cannot be estimated."""
-    mean = density_mode(x[x < density_mode(x)])
-    below = x[x < mean] - mean
-    sd = np.sqrt(2.0 * np.dot(below, below) / (below.size - 1)) if below.size > 1 else np.nan
-    rate = np.divide(1.0, density_mode(x[x > mean] - mean))
     return Background(mean, float(sd), float(rate))
 
 
@@ -316,9 +305,6 @@ def smooth(counts: np.ndarray, low: float, high: float, width: float) -> np.ndar
     return fft.irfft(fft.rfft(counts) * fft.rfft(weights), size)[: size // 2]
 
 
-# ------------------------------------------------------------------------------------- median polish
-
-
 def median_polish(
     values: Any,
     probeset: Any,
@@ -365,18 +351,12 @@ def median_polish(
         raise ValueError(f"tol must be a non-negative number; got {tol!r}.")
     X = as_arrays(values, "values")
     sets = group_probes(probeset, X.shape[1])
-    out = polish_arrays(X, sets, max_iter=int(max_iter), tol=float(tol), n_jobs=n_jobs)
+    out = polish_arrays(X, sets, False, int(max_iter), float(tol), n_jobs)
     return named_like(out, values, sets.names)
 
 
 def polish_arrays(
-    X: np.ndarray,
-    sets: ProbeSets,
-    *,
-    log2: bool = False,
-    max_iter: int = MAX_ITER,
-    tol: float = TOL,
-    n_jobs: int | None = None,
+    X: np.ndarray, sets: "ProbeSets", log2: bool, max_iter: int, tol: float, n_jobs: int | None
 ) -> np.ndarray:
     """Summaries of shape (n_sets, n_arrays) of the arrays in the rows of `X`, or of their logarithms."""
     n_sets = len(sets.names)
@@ -386,12 +366,8 @@ def polish_arrays(
         starts = sets.starts[block.start : block.stop + 1]
         polish_sets(X, sets.order, starts, log2, max_iter, tol, out[block])
 
-    values_per_set = X.size // n_sets + 1
-    for_each_block(polish_block, (n_sets, values_per_set), n_jobs)
+    for_each_block(polish_block, (n_sets, X.size // n_sets + 1), n_jobs)
     return out
-
-
-# ----------------------------------------------------------------------------- probes in, tables out
 
 
 def as_arrays(pm: Any, name: str = "pm") -> np.ndarray:

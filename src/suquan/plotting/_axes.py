@@ -1,7 +1,5 @@
 """What all displays share: colours, axes, labels; the report takes its colours from here."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 
@@ -57,6 +55,13 @@ def vector(name: str, values: Any) -> np.ndarray:
     if vector.ndim != 1 or not vector.size:
         raise ValueError(f"{name} must be a vector of at least one number; got {vector.shape}.")
     return vector
+
+
+def with_margin(share: float, least: float, *values: np.ndarray) -> tuple[float, float]:
+    """Limits of an axis that shows all values, with a margin of this share of their range."""
+    low, high = min(map(np.min, values)), max(map(np.max, values))
+    margin = share * max(high - low, least)
+    return float(low - margin), float(high + margin)
 
 
 def spread_places(n: int, most: int) -> np.ndarray:

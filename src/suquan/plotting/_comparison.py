@@ -1,14 +1,20 @@
 """Scores of a comparison over its outer folds, and what the report reads from a comparison too."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from suquan.comparison import BEST_FIXED, FIXED, LEARNED, VERDICT_METHOD, Comparison
-from suquan.plotting._axes import COLORS, finish, import_matplotlib, label, make_axes, vector
+from suquan.plotting._axes import (
+    COLORS,
+    finish,
+    import_matplotlib,
+    label,
+    make_axes,
+    vector,
+    with_margin,
+)
 from suquan.plotting._targets import TargetQuantileDisplay
 from suquan.ranking import check_choice
 from suquan.statistics import Difference
@@ -81,7 +87,7 @@ class ComparisonDisplay:
         methods: Sequence[str] | None = None,
         reference: str | None = None,
         ax: Any = None,
-    ) -> ComparisonDisplay:
+    ) -> Self:
         """Draw the result of :func:`suquan.compare`.
 
         Parameters
@@ -104,18 +110,18 @@ class ComparisonDisplay:
         """
         reference = reference_of(comparison) if reference is None else reference
         differences = differences_from(comparison, reference)
-        display = cls(
-            scores_of(comparison),
-            scoring=comparison.scoring,
-            differences=differences,
-            reference=reference,
-        )
+        told: dict[str, Any] = {
+            "scoring": comparison.scoring,
+            "differences": differences,
+            "reference": reference,
+        }
+        display = cls(scores_of(comparison), **told)
         display._check_known("reference", [reference])
         return display.plot(kind, methods=methods, ax=ax)
 
     def plot(
         self, kind: str = "box", *, methods: Sequence[str] | None = None, ax: Any = None
-    ) -> ComparisonDisplay:
+    ) -> Self:
         """Draw on `ax`, or on a new figure; see :meth:`from_result`."""
         check_choice("kind", kind, _KINDS)
         if methods is not None:
@@ -133,7 +139,12 @@ class ComparisonDisplay:
         else:
             names.sort(key=lambda name: float(self.scores[name].mean()))
             if kind == "difference":
-                names = self._with_difference(names)
+                names = [name for name in names if name != self.reference]
+                if not names or not set(names) <= set(self.differences):
+                    raise ValueError(
+                        "kind='difference' needs the difference of at least one method from the reference; "
+                        "make the display with ComparisonDisplay.from_result on two methods or more."
+                    )
             self.ax_, self.figure_ = make_axes(ax, size=(6.4, 1.2 + 0.34 * len(names)))
         self.methods_, self.line_ = names, None
         self.artists_ = getattr(self, f"_plot_{kind}")(names)
@@ -146,20 +157,10 @@ class ComparisonDisplay:
                 known = ", ".join(repr(k) for k in self.scores)
                 raise ValueError(f"{parameter}: {name!r} was not compared; known are {known}.")
 
-    def _with_difference(self, names: list[str]) -> list[str]:
-        names = [name for name in names if name != self.reference]
-        if not names or any(name not in self.differences for name in names):
-            raise ValueError(
-                "kind='difference' needs the difference of at least one method from the reference; "
-                "make the display with ComparisonDisplay.from_result on two methods or more."
-            )
-        return names
-
     def _plot_box(self, names: list[str]) -> dict[str, Any]:
         values = [self.scores[name] for name in names]
-        boxes = self.ax_.boxplot(
-            values, orientation="horizontal", widths=0.6, whis=(0, 100), patch_artist=True
-        )
+        look = {"orientation": "horizontal", "widths": 0.6, "patch_artist": True}
+        boxes = self.ax_.boxplot(values, whis=(0, 100), **look)
         for k, name in enumerate(names):
             color = color_of(name)
             boxes["boxes"][k].set(facecolor=color, alpha=0.25, edgecolor=color)
@@ -174,8 +175,7 @@ class ComparisonDisplay:
         artists = {}
         for place, name in enumerate(names, start=1):
             points = self._draw_folds(name, place, size=18, alpha=0.55)
-            mean = self.scores[name].mean()
-            ends = [place - 0.32, place + 0.32]
+            mean, ends = self.scores[name].mean(), [place - 0.32, place + 0.32]
             (line,) = self.ax_.plot([mean, mean], ends, color=color_of(name), lw=2.5)
             artists[name] = (points, line)
         self._label_rows(names, self.scoring)
@@ -188,9 +188,7 @@ class ComparisonDisplay:
         middle = (float(x.mean()), float(x.mean()))
         self.line_ = ax.axline(middle, slope=1, color=COLORS["guide"], lw=1, ls="--")
         points = ax.scatter(x, y, s=30, color=color_of(names[1]), alpha=0.7, lw=0, zorder=3)
-        low, high = min(x.min(), y.min()), max(x.max(), y.max())
-        margin = 0.08 * max(high - low, 1e-3)
-        limits = (low - margin, high + margin)
+        limits = with_margin(0.08, 1e-3, x, y)
         ax.set(xlim=limits, ylim=limits, aspect="equal")
         ax.yaxis.set_major_locator(ax.xaxis.get_major_locator())
         ax.set_xlabel(f"{self.scoring}, {first}", parse_math=False)

@@ -1,8 +1,6 @@
 """Samples before and after normalisation: a fitted estimator and samples come in, two pictures go out."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -68,7 +66,7 @@ class NormalizedSampleDisplay:
         sample: int = 0,
         kind: str = "quantiles",
         ax: Any = None,
-    ) -> NormalizedSampleDisplay:
+    ) -> Self:
         """Normalise samples with a fitted estimator and draw them before and after.
 
         Parameters
@@ -96,9 +94,7 @@ class NormalizedSampleDisplay:
         check_is_fitted(estimator)
         return cls(X, estimator.transform(X), shape=shape).plot(kind, sample=sample, ax=ax)
 
-    def plot(
-        self, kind: str = "quantiles", *, sample: int = 0, ax: Any = None
-    ) -> NormalizedSampleDisplay:
+    def plot(self, kind: str = "quantiles", *, sample: int = 0, ax: Any = None) -> Self:
         """Draw on the two axes `ax`, or on a new figure; see :meth:`from_estimator`."""
         check_choice("kind", kind, _KINDS)
         if not -len(self.before) <= sample < len(self.before):

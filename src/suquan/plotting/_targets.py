@@ -1,16 +1,22 @@
 """Pictures of what was learned: the target, against fixed ones and its start, and how the objective fell."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from suquan.comparison import VERDICT_METHOD, Comparison
-from suquan.plotting._axes import COLORS, finish, label, make_axes, spread_places, vector
+from suquan.plotting._axes import (
+    COLORS,
+    finish,
+    label,
+    make_axes,
+    spread_places,
+    vector,
+    with_margin,
+)
 from suquan.ranking import check_choice
 from suquan.targets import NAMED, grid, make_target_quantiles
 
@@ -94,7 +100,7 @@ class TargetQuantileDisplay:
         comparison: Comparison | None = None,
         fixed: Sequence[str] = SHOWN_TARGETS,
         ax: Any = None,
-    ) -> TargetQuantileDisplay:
+    ) -> Self:
         """Draw the target of a fitted estimator.
 
         Parameters
@@ -134,7 +140,7 @@ class TargetQuantileDisplay:
         *,
         fixed: Sequence[str] = SHOWN_TARGETS,
         ax: Any = None,
-    ) -> TargetQuantileDisplay:
+    ) -> Self:
         """Draw the median target that a method learned over the outer folds, and its band.
 
         Parameters
@@ -160,7 +166,7 @@ class TargetQuantileDisplay:
         f, others = np.median(folds, axis=0), _named_targets(fixed, folds.shape[1])
         return cls(f, fold_targets=folds, others=others, name=method).plot(ax)
 
-    def plot(self, ax: Any = None, *, color: Any = None) -> TargetQuantileDisplay:
+    def plot(self, ax: Any = None, *, color: Any = None) -> Self:
         """Draw on `ax`, or on a new figure.
 
         Parameters
@@ -182,21 +188,18 @@ class TargetQuantileDisplay:
             look = {"color": COLORS["fixed"], "ls": style, "lw": 1.2, "label": label(name)}
             (self.other_lines_[name],) = self.ax_.plot(q, standardized(values)[places], **look)
         f = standardized(self.target_quantiles)
-        shown = [f]
+        folds = f
         self.band_ = None
         if self.fold_targets is not None:
             folds = standardized(self.fold_targets)
             low, high = folds.min(axis=0), folds.max(axis=0)
-            shown += [low, high]
             told = f"{label(self.name)}, range of {len(folds)} folds"
             look = {"color": color, "alpha": 0.2, "lw": 0, "label": told}
             self.band_ = self.ax_.fill_between(q, low[places], high[places], **look)
         (self.line_,) = self.ax_.plot(q, f[places], color=color, lw=2, label=label(self.name))
         # Heavy tails of the others must not flatten the learned target.
-        low, high = np.min(shown), np.max(shown)
-        margin = 0.15 * max(high - low, 1e-6)
         self.ax_.set(xlabel="place in the sorted sample", ylabel="target quantile")
-        self.ax_.set(xlim=(0, 1), ylim=(low - margin, high + margin))
+        self.ax_.set(xlim=(0, 1), ylim=with_margin(0.15, 1e-6, f, folds))
         finish(self.ax_, legend=True)
         return self
 
@@ -234,7 +237,7 @@ class ObjectiveDisplay:
         self.crossfit = crossfit
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> ObjectiveDisplay:
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
         """Draw the history of a fitted estimator.
 
         Parameters
@@ -257,7 +260,7 @@ class ObjectiveDisplay:
         method = getattr(model, "method_", model.method)
         return cls(model.objective_history_, crossfit=method == "crossfit").plot(ax)
 
-    def plot(self, ax: Any = None, *, color: Any = None) -> ObjectiveDisplay:
+    def plot(self, ax: Any = None, *, color: Any = None) -> Self:
         """Draw on `ax`, or on a new figure.
 
         Parameters
@@ -272,13 +275,11 @@ class ObjectiveDisplay:
         self.ax_, self.figure_ = make_axes(ax)
         color = COLORS["learned"] if color is None else color
         steps = np.arange(len(self.objective_history))
-        (self.line_,) = self.ax_.plot(
-            steps, self.objective_history, color=color, marker="o", ms=4.5, lw=1.5
-        )
-        self.ax_.set(
-            xlabel="round" if self.crossfit else "half-step (f, then w)",
-            ylabel="out-of-fold loss" if self.crossfit else "objective J",
-        )
+        look = {"color": color, "marker": "o", "ms": 4.5, "lw": 1.5}
+        (self.line_,) = self.ax_.plot(steps, self.objective_history, **look)
+        names = ("half-step (f, then w)", "objective J")
+        xlabel, ylabel = ("round", "out-of-fold loss") if self.crossfit else names
+        self.ax_.set(xlabel=xlabel, ylabel=ylabel)
         self.ax_.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         if len(steps) == 1:
             self.ax_.set_xlim(-0.5, 0.5)
@@ -294,6 +295,13 @@ def standardized(f: Any) -> np.ndarray:
     f = f - f.mean(axis=-1, keepdims=True)
     rms = np.sqrt(np.mean(f**2, axis=-1, keepdims=True))
     return f / np.where(rms > 0, rms, 1.0)
+
+
+def nearest_target(f: Any) -> tuple[str, float]:
+    """Named target that is nearest, and its root mean square distance, both standardised."""
+    named = {name: standardized(make_target_quantiles(name, len(f))) for name in NAMED}
+    distance = {k: float(np.sqrt(np.mean((standardized(f) - g) ** 2))) for k, g in named.items()}
+    return min(distance.items(), key=lambda item: item[1])
 
 
 def _fitted_target(estimator: Any) -> np.ndarray:

@@ -11,14 +11,6 @@ from suquan.report._svg import draw
 from suquan.report._write import write_report
 
 __all__ = [
-    "Figure",
-    "Section",
-    "Table",
-    "Verdict",
-    "comparison_sections",
-    "draw",
-    "estimator_sections",
-    "render_page",
-    "write_page",
-    "write_report",
-]
+    "Figure", "Section", "Table", "Verdict", "comparison_sections", "draw",
+    "estimator_sections", "render_page", "write_page", "write_report",
+]  # fmt: skip

@@ -1,7 +1,6 @@
 """Sections on the result of a comparison, for `write_report` and for pages of other kinds."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,62 +101,53 @@ def _verdict_section(comparison: Comparison) -> Section:
 
 def _scores_section(comparison: Comparison) -> Section:
     scores = scores_of(comparison)
-    figures = [_box_figure(comparison, scores)]
     details = [_choices_table(comparison)]
-    if len(scores) > 1:
-        figures += [_difference_figure(comparison), _scatter_figure(comparison, scores)]
     if len(scores) > 2:
         details.append(_pairs_table(comparison))
+    figures = _score_figures(comparison, scores)
     parts = [Section("Fold by fold", figures=figures), Section("Details", tables=details)]
     return Section("Scores of all methods", tables=[_scores_table(comparison)], sections=parts)
 
 
-def _box_figure(comparison: Comparison, scores: dict[str, np.ndarray]) -> Figure:
-    n_folds = n_folds_of(comparison)
+def _score_figures(comparison: Comparison, scores: dict[str, np.ndarray]) -> list[Figure]:
+    """Scores of every method; with several, differences from the reference, and two methods fold by fold."""
+    scoring, n_folds = comparison.scoring, n_folds_of(comparison)
+    plot = partial(ComparisonDisplay.from_result, comparison)
     told = "; ".join(
         f"{name} mean {score(values.mean())}, {score(values.min())} to {score(values.max())}"
         for name, values in sorted(scores.items(), key=lambda item: -item[1].mean())
     )
-    return figure_of(
-        lambda ax: ComparisonDisplay.from_result(comparison, "box", ax=ax),
-        f"Box plot of {comparison.scoring} over {n_folds} outer folds, one row per method. From the highest "
-        f"mean: {told}.",
-        f"{comparison.scoring} over the {n_folds} outer folds: median, quartiles, range and single folds. "
+    box = figure_of(
+        partial(plot, "box"),
+        f"Box plot of {scoring} over {n_folds} outer folds, one row per method. From the highest mean: {told}.",
+        f"{scoring} over the {n_folds} outer folds: median, quartiles, range and single folds. "
         "Red: learned targets; blue: fixed ones; grey: others.",
-        n_rows=len(scores),
+        height=0.9 + 0.27 * len(scores),
     )
-
-
-def _difference_figure(comparison: Comparison) -> Figure:
-    reference = reference_of(comparison)
-    rows = differences_from(comparison, reference)
+    if len(scores) == 1:
+        return [box]
+    first = reference_of(comparison)
+    rows = differences_from(comparison, first)
     told = "; ".join(
         f"{name} {signed(row.mean)} ({interval(row.low, row.high)})" for name, row in rows.items()
     )
-    return figure_of(
-        lambda ax: ComparisonDisplay.from_result(comparison, "difference", ax=ax),
-        f"Mean difference in {comparison.scoring} of each method from {reference}, with 95% intervals: "
-        f"{told}.",
-        f"Mean difference from {reference}, with its 95% interval. Where it holds 0, the data show no "
-        "difference.",
-        n_rows=len(rows),
+    difference = figure_of(
+        partial(plot, "difference"),
+        f"Mean difference in {scoring} of each method from {first}, with 95% intervals: {told}.",
+        f"Mean difference from {first}, with its 95% interval. Where it holds 0, the data show no difference.",
+        height=0.9 + 0.27 * len(rows),
     )
-
-
-def _scatter_figure(comparison: Comparison, scores: dict[str, np.ndarray]) -> Figure:
-    first = reference_of(comparison)
     others = [name for name in scores if name != first]
     second = VERDICT_METHOD if VERDICT_METHOD in others else others[0]
     x, y = scores[first], scores[second]
-    return figure_of(
-        lambda ax: ComparisonDisplay.from_result(
-            comparison, "scatter", methods=[first, second], ax=ax
-        ),
-        f"Scatter plot of {comparison.scoring}, one point per outer fold: {first} across, {second} up. "
+    scatter = figure_of(
+        partial(plot, "scatter", methods=[first, second]),
+        f"Scatter plot of {scoring}, one point per outer fold: {first} across, {second} up. "
         f"{second} is higher in {np.sum(y > x)} and lower in {np.sum(y < x)} of {len(x)} folds.",
         f"{second} against {first}, fold by fold. Above the dashed line {second} is better.",
         height=4.3,
     )
+    return [box, difference, scatter]
 
 
 def _scores_table(comparison: Comparison) -> Table:
@@ -165,31 +155,27 @@ def _scores_table(comparison: Comparison) -> Table:
     reference = reference_of(comparison)
     differences = differences_from(comparison, reference)
     names = [str(name) for name in summary["method"]]
-    rows, marked = [], []
-    for place, k in enumerate(np.argsort(summary["rank"], kind="stable")):
+    order = np.argsort(summary["rank"], kind="stable")
+    rows = []
+    for k in order:
         compared = ("reference", "", "")
         if names[k] != reference:
             row = differences[names[k]]
             compared = (signed(row.mean), interval(row.low, row.high), p_value_text(row.p_value))
         meaning = _MEANINGS.get(names[k], "an estimator that was given")
-        numbers = (score(summary["mean"][k]), score(summary["std"][k]))
-        rows.append((names[k], *numbers, *compared, meaning))
-        if comparison.contrast is not None and names[k] in (VERDICT_METHOD, BEST_FIXED):
-            marked.append(place)
+        rows.append(
+            (names[k], score(summary["mean"][k]), score(summary["std"][k]), *compared, meaning)
+        )
+    judged = () if comparison.contrast is None else (VERDICT_METHOD, BEST_FIXED)
+    marked = [place for place, k in enumerate(order) if names[k] in judged]
     note = " The two rows of the verdict are shaded." if marked else ""
-    compared_with = f"Difference from {reference}"
+    columns = (
+        f"Method|Mean {scoring}|sd over folds|Difference from {reference}|95% interval|p|What it is"
+    )
     return Table(
         f"Methods by their mean {scoring}. Intervals and two-sided p-values are corrected for "
         f"overlapping training sets, not for the number of methods.{note}",
-        (
-            "Method",
-            f"Mean {scoring}",
-            "sd over folds",
-            compared_with,
-            "95% interval",
-            "p",
-            "What it is",
-        ),
+        columns.split("|"),
         rows,
         numeric=range(1, 6),
         marked=marked,
@@ -200,13 +186,11 @@ def _choices_table(comparison: Comparison) -> Table:
     folds = comparison.folds
     rows = []
     for name in map(str, comparison.summary["method"]):
-        mine = folds["method"] == name
-        learned = [
-            spread(folds[column][mine]) if kind_of(name) == "learned" else "–"
-            for column in ("smoothness", "rounds")
-        ]
-        seconds = f"{folds['seconds'][mine].sum():.1f}"
-        rows.append((name, spread(folds["alpha"][mine]), *learned, seconds))
+        mine = {key: column[folds["method"] == name] for key, column in folds.items()}
+        learned = ("–", "–")
+        if kind_of(name) == "learned":
+            learned = (spread(mine["smoothness"]), spread(mine["rounds"]))
+        rows.append((name, spread(mine["alpha"]), *learned, f"{mine['seconds'].sum():.1f}"))
     return Table(
         "What the inner folds chose: median over the outer folds (lowest to highest), and the time of all.",
         ("Method", "alpha", "smoothness", "rounds", "seconds"),
@@ -221,10 +205,9 @@ def _pairs_table(comparison: Comparison) -> Table:
     for k, pair in enumerate(zip(tests["method"], tests["other"], strict=True)):
         a, b = map(str, pair)
         if (b, a) not in rows:
-            difference = signed(tests["difference"][k])
             limits = interval(tests["low"][k], tests["high"][k])
             p_values = [p_value_text(tests[name][k]) for name in ("p_t", "p_t_holm")]
-            rows[a, b] = (a, b, difference, limits, *p_values)
+            rows[a, b] = (a, b, signed(tests["difference"][k]), limits, *p_values)
     return Table(
         f"All {len(rows)} pairs of methods: mean difference (first minus second), its 95% interval, and "
         "p-values without and with Holm's adjustment.",
@@ -242,7 +225,7 @@ def _targets_section(comparison: Comparison) -> Section:
     shape = shape_of(np.median(folds, axis=0))
     width = float(np.median(folds.max(axis=0) - folds.min(axis=0)))
     figure = figure_of(
-        lambda ax: TargetQuantileDisplay.from_result(comparison, method, ax=ax),
+        partial(TargetQuantileDisplay.from_result, comparison, method),
         f"Line plot of the target that {method} learned, against {listed(SHOWN_TARGETS)}, all with mean 0 and "
         f"mean square 1. It is {shape}. The band of the {len(folds)} outer folds is {width:.2f} wide in the "
         "median over the places.",

@@ -4,11 +4,9 @@ Sections come in and the text of the page goes out. Every text is escaped in :fu
 written. Nothing but `Figure.svg` is taken as markup.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import count
@@ -165,7 +163,7 @@ class Section:
     code: str = ""
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
-    sections: Sequence[Section] = field(default_factory=tuple)
+    sections: Sequence["Section"] = ()
 
 
 def render_page(
@@ -246,13 +244,10 @@ def _sections(
 def _verdict(verdict: Verdict) -> Html:
     tone = verdict.tone if verdict.tone in ("good", "bad") else "neutral"
     parts = paragraphs(verdict.headline, class_="headline") + paragraphs(verdict.text)
-    if verdict.numbers:
-        pairs = [
-            element("div", element("dt", name), element("dd", value))
-            for name, value in verdict.numbers
-        ]
-        parts.append(element("dl", *pairs))
-    return element("div", *parts, class_=f"verdict {tone}")
+    pairs = [element("div", element("dt", k), element("dd", v)) for k, v in verdict.numbers]
+    return element(
+        "div", *parts, *([element("dl", *pairs)] * bool(pairs)), class_=f"verdict {tone}"
+    )
 
 
 def _figure(figure: Figure, number: int) -> Html:
@@ -265,30 +260,13 @@ def _figure(figure: Figure, number: int) -> Html:
 def _table(table: Table, number: int) -> Html:
     name, caption = f"t{number}", f"Table {number}. {table.caption}"
     kind = "pairs" if len(table.columns) == 2 and table.bars is None else ""
-    parts = [_head(table), _body(table)]
     frame = {"class_": "scroll", "role": "region", "aria_labelledby": name, "tabindex": "0"}
-    if table.folded:  # the summary already says what the caption would
-        inner = element("table", *parts, class_=kind, aria_labelledby=name)
-        return element(
-            "details", element("summary", caption, id=name), element("div", inner, **frame)
-        )
-    title = element("caption", element("span", caption), id=name)
-    return element("div", element("table", title, *parts, class_=kind), **frame)
-
-
-def _head(table: Table) -> Html:
-    numeric = set(table.numeric)
-    cells = [
-        element("th", column, scope="col", class_="number" if k in numeric else "")
-        for k, column in enumerate(table.columns)
-    ]
-    if table.bars is not None:
-        cells.append(element("td", class_="bar", aria_hidden="true"))
-    return element("thead", element("tr", *cells))
-
-
-def _body(table: Table) -> Html:
     numeric, marked = set(table.numeric), set(table.marked)
+    classes = ["number" if k in numeric else "" for k in range(len(table.columns))]
+    columns = zip(table.columns, classes, strict=True)
+    head = [element("th", column, scope="col", class_=c) for column, c in columns]
+    if table.bars is not None:
+        head.append(element("td", class_="bar", aria_hidden="true"))
     rows = []
     for k, row in enumerate(table.rows):
         if len(row) != len(table.columns):
@@ -296,15 +274,24 @@ def _body(table: Table) -> Html:
                 f"table {table.caption!r} has {len(table.columns)} columns but {len(row)} cells in "
                 f"row {k}; give one cell per column."
             )
-        cells = [element("th", row[0], scope="row")] + [
-            element("td", cell, class_="number" if column in numeric else "")
-            for column, cell in enumerate(row[1:], start=1)
+        cells = [element("th", row[0], scope="row")]
+        cells += [
+            element("td", cell, class_=c) for cell, c in zip(row[1:], classes[1:], strict=True)
         ]
-        if table.bars is not None:  # from the middle to the left or to the right
-            value = float(table.bars[k])
-            side, kind = ("right", "minus") if value < 0 else ("left", "plus")
-            width = 50 * min(abs(value), 1.0)
-            bar = element("span", class_=kind, style=f"{side}:50%;width:{width:.1f}%")
-            cells.append(element("td", bar, class_="bar", aria_hidden="true"))
+        if table.bars is not None:
+            cells.append(_bar(float(table.bars[k])))
         rows.append(element("tr", *cells, class_="marked" if k in marked else ""))
-    return element("tbody", *rows)
+    parts = [element("thead", element("tr", *head)), element("tbody", *rows)]
+    if table.folded:  # the summary already says what the caption would
+        inner = element("table", *parts, class_=kind, aria_labelledby=name)
+        summary = element("summary", caption, id=name)
+        return element("details", summary, element("div", inner, **frame))
+    title = element("caption", element("span", caption), id=name)
+    return element("div", element("table", title, *parts, class_=kind), **frame)
+
+
+def _bar(value: float) -> Html:
+    """Cell with a bar from the middle to the left or to the right."""
+    side, kind = ("right", "minus") if value < 0 else ("left", "plus")
+    bar = element("span", class_=kind, style=f"{side}:50%;width:{50 * min(abs(value), 1.0):.1f}%")
+    return element("td", bar, class_="bar", aria_hidden="true")

@@ -1,7 +1,5 @@
 """matplotlib figures as inline SVG that follows the colours of the page; all sections draw with it."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings
@@ -60,16 +58,10 @@ def draw(plot: Callable[[Any], Any], *, width: float = 4.5, height: float = 3.4)
 
 
 def figure_of(
-    plot: Callable[[Any], Any],
-    description: str,
-    caption: str,
-    *,
-    height: float = 3.8,
-    n_rows: int | None = None,
+    plot: Callable[..., Any], description: str, caption: str, *, height: float = 3.8
 ) -> Figure:
-    """Figure of what `plot` draws, of a height in inches or with room for some rows."""
-    height = height if n_rows is None else 0.9 + 0.27 * n_rows
-    return Figure(draw(plot, height=height), description, caption)
+    """Figure of what `plot` draws on the axes ``ax=``, of a height in inches."""
+    return Figure(draw(lambda ax: plot(ax=ax), height=height), description, caption)
 
 
 def to_inline(svg: str, prefix: str) -> str:

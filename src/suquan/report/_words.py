@@ -1,15 +1,12 @@
 """Numbers, values and targets in words, as the sections of the report show them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from suquan.plotting._targets import standardized
+from suquan.plotting._targets import nearest_target
 from suquan.report._page import Table
-from suquan.targets import NAMED, make_target_quantiles
 
 WHAT_A_TARGET_IS = "The target is the distribution of values that every sample is given."
 # Root mean square distance below which two targets look alike; their correlation is then 0.955 or more.
@@ -34,11 +31,9 @@ def plain(value: Any) -> str:
 
 
 def shape_of(f: np.ndarray) -> str:
-    """How a standardised target compares with the named ones, to end a sentence with."""
-    named = {name: standardized(make_target_quantiles(name, len(f))) for name in NAMED}
-    distances = {name: float(np.sqrt(np.mean((f - g) ** 2))) for name, g in named.items()}
-    distance, nearest = min((distance, name) for name, distance in distances.items())
-    name = "Cauchy" if nearest == "cauchy" else nearest
+    """How a target compares with the named ones, to end a sentence with."""
+    name, distance = nearest_target(f)
+    name = name.replace("cauchy", "Cauchy")
     told = f"(root mean square distance {distance:.2f}, on a scale where the target has 1)"
     if distance > _ALIKE:
         return f"unlike the named distributions: the nearest is the {name} one {told}"

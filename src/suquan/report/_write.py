@@ -1,7 +1,5 @@
 """The report of a comparison and of the model fitted after it: results come in, one HTML file goes out."""
 
-from __future__ import annotations
-
 import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -95,7 +93,11 @@ def write_report(
         )
     sections += _data_sections(data_summary, warnings)
     sections += _settings_sections(settings, estimator)
-    sections.append(_reproduce_section(command))
+    code = "" if command is None else command if isinstance(command, str) else shlex.join(command)
+    text = "With a fixed seed, the same data, settings and versions give the same numbers."
+    versions = listing("Versions.", _versions(), ("Package", "Version"))
+    reproduce = Section("How to reproduce this", None, [text], code=code, tables=[versions])
+    sections.append(reproduce)
     if title is None:
         title = "Fitted model" if comparison is None else "Does learning the target help?"
     now = datetime.now(UTC)
@@ -128,21 +130,12 @@ def _settings_sections(settings: Mapping[str, Any] | None, estimator: Any) -> li
     return [Section("Settings", tables=tables)] if tables else []
 
 
-def _reproduce_section(command: str | Sequence[str] | None) -> Section:
-    text = "With a fixed seed, the same data, settings and versions give the same numbers."
-    code = "" if command is None else command if isinstance(command, str) else shlex.join(command)
-    versions = {
-        "suquan": __version__,
-        "Python": platform.python_version(),
-        **{name: _installed(name) for name in _PACKAGES},
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-    tables = [listing("Versions.", versions, ("Package", "Version"))]
-    return Section("How to reproduce this", paragraphs=[text], code=code, tables=tables)
-
-
-def _installed(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
+def _versions() -> dict[str, str]:
+    """Of suquan, Python, the packages that it works with, and the system."""
+    versions = {"suquan": __version__, "Python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions | {"system": f"{platform.system()} {platform.machine()}"}

@@ -32,6 +32,7 @@ _MAX_SWEEPS = 20
 # Newton steps of one model in all, and of one proximal step.
 _MAX_NEWTON, _MAX_NEWTON_OF_STEP = 100, 30
 _MAX_HALVINGS = 30
+_LEAST_CURVATURE, _LARGEST_GROWTH = 1e-30, 1e30  # so that no number overflows
 _FEW_NEWTON = 4  # steps of an easy proximal step, after which a much longer one is tried
 # Entries of Z that are formed at a time.
 _BLOCK_ENTRIES = 1 << 22
@@ -158,9 +159,10 @@ class _ProximalSteps:
     def run(self, tol: float) -> Array:
         """Steps until one moves so little that it gains less than `tol`."""
         mean = self.rows.trace() / min(self.rows.n_rows, len(self.z0))
-        self.sigma = 100.0 / max(mean, 1e-100)
+        self.sigma = 100.0 / max(mean, _LEAST_CURVATURE)
+        longest = self.sigma * _LARGEST_GROWTH
         r, n_left = np.zeros(self.rows.n_rows), _MAX_NEWTON
-        while n_left > 0:
+        while n_left > 0 and self.sigma <= longest:
             step = self._step(r, tol, min(n_left, _MAX_NEWTON_OF_STEP))
             n_left -= step.n_newton
             if not step.solved:  # too long a step for the accuracy of numbers

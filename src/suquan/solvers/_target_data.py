@@ -267,24 +267,32 @@ def best_intercept(
     for _ in range(200):
         H = best.hessian + np.eye(len(b)) * (1e-14 * np.trace(best.hessian) + 1e-300)
         step = -np.linalg.solve(H, best.gradient)
-        length = float(np.max(np.abs(step)))
-        if length > longest:  # a flat stretch may be long
-            step, longest = step * (longest / length), 4.0 * longest
+        length = _size(step)
+        is_cut = length > longest
+        if is_cut:
+            step *= longest / length
         decrement = -float(step @ best.gradient)
-        last = decrement <= 1e-12 * best.value or best.value <= _NEGLIGIBLE
-        slack = 1e-6 * best.value if last else 0.0
 
-        def attempt(t, b=b, step=step):
+        def attempt(t, b=b, best=best, step=step, decrement=decrement):
             new = evaluate(b + t * step)
-            return new.value, (b + t * step, new)
+            # Close to the minimum rounding hides the decrease, but not that of the gradient.
+            halves = np.isfinite(new.value) and _size(new.gradient) <= 0.5 * _size(best.gradient)
+            return best.value - decrement if halves else new.value, (b + t * step, new)
 
-        found = backtrack(attempt, best.value, -decrement, slack=slack)
+        found = backtrack(attempt, best.value, -decrement)
         if found is None:
             break
+        if is_cut:  # a flat stretch may be long
+            longest = 4.0 * _size(found[0] - b)
+        is_last = decrement <= 1e-12 * best.value or best.value <= _NEGLIGIBLE
         b, best = found
-        if last:
+        if is_last:
             break
     return b, best
+
+
+def _size(x: Array) -> float:
+    return float(np.max(np.abs(x)))
 
 
 def backtrack(

@@ -15,16 +15,18 @@ from suquan.solvers._target_dual import factorised
 from suquan.solvers._target_record import FLATTEST, Record, Vector
 from suquan.target_sets import Face, TargetSet
 
+_PATIENCE = 5  # iterations that may leave the gap where it is
 _CHECK_EVERY = 8  # proximal steps on a model between looks at its gap
 
 
 def primal_newton(data: LossSide, record: Record) -> None:
     """Minimise quadratic models of the loss over the set; line search between."""
-    target, model, gap = record.target, None, np.inf
+    target, model, gap, before, n_slow = record.target, None, np.inf, np.inf, 0
     f, Df, point, objective = record.f, record.Df, record.point, record.objective
     while True:
         g = record.update_dual(point)
-        if record.done:
+        n_slow += record.gap > 0.9 * gap and record.objective > 0.9 * before
+        if record.done or n_slow > _PATIENCE:
             return
         record.n_iter += 1
         if model is None or (not data.is_quadratic and record.gap > 0.1 * gap):
@@ -32,7 +34,7 @@ def primal_newton(data: LossSide, record: Record) -> None:
             if H is None:
                 return
             model = _Model(target, H)
-        gap = record.gap
+        gap, before = record.gap, record.objective
         goal = max(0.05 * gap, 0.2 * record.tol) * max(record.objective, record.scale)
         x = model.minimise(g - model.H @ f, f, min(goal, 0.05 * gap * objective))
         Dx = data.scores(x)

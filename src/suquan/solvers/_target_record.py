@@ -69,19 +69,27 @@ class Record:
         constant, zero = data.values_without_target()
         self.scale = max(_FLOOR * constant, 1e-12 * zero, 1e-300)
         self.lower, self.objective, self.reach = 0.0, np.inf, 0.0
-        self.f, self.Df, self.point, self.g = f, f, Scored(None, f, np.inf, None), f
-        for _ in range(60):
-            self.update_primal(f, data.scores(f))
-            if np.isfinite(self.objective):
-                break
-            f = target.make_feasible(0.5 * f)  # scores so large that the loss overflows
-        else:
-            raise ValueError("the loss is not finite at any multiple of the start.")
-        self.g = self.update_dual(self.point)
+        f, Df, point = self._finite_start(f)
+        self.f, self.Df, self.point = f, Df, point
+        self.update_primal(f, Df, point)
+        self.g = self.update_dual(point)
 
-    def update_primal(self, f: Vector, Df: Vector) -> tuple[Scored, float]:
+    def _finite_start(self, f: Vector) -> tuple[Vector, Vector, Scored]:
+        """The start with its scores; a multiple of it where the scores are so large that the loss overflows."""
+        data, before = self.data, np.inf
+        for n_halvings in range(60):
+            Df = data.scores(f)
+            point = data.profile(Df)
+            if np.isfinite(point.value) and (n_halvings == 0 or point.value > 0.5 * before):
+                return f, Df, point
+            f, before = self.target.make_feasible(0.5 * f), point.value
+        raise ValueError("the loss is not finite at any multiple of the start.")
+
+    def update_primal(
+        self, f: Vector, Df: Vector, point: Scored | None = None
+    ) -> tuple[Scored, float]:
         """Offer a target; return its scores with the best intercept, and its objective."""
-        point = self.data.profile(Df)
+        point = self.data.profile(Df) if point is None else point
         objective = point.value + self.target.penalty(f)
         if objective < self.objective:
             self.f, self.Df, self.point, self.objective = f, Df, point, objective

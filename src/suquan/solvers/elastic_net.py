@@ -39,6 +39,7 @@ _FIRST_COLUMNS = 50
 # Criterion at which the stages at larger alphas end, and their share of the iterations.
 _STAGE_TOL, _STAGE_SHARE = 1e-2, 0.1
 _MAX_INTERCEPT_STEPS = 20
+_POLISH = 1e-4  # accuracy of the last step, in units of the tolerance
 
 
 def solve_elastic_net(
@@ -96,9 +97,9 @@ def solve_elastic_net(
         if start is None:
             _approach(problem, state, max_iter)
         _solve(problem, state, tol, max_iter)
+        _polish(problem, state, tol)
         b = state.b - state.w @ problem.means
-        if fit_intercept and ignores_shifts(loss, problem.y, problem.s):
-            b -= b.mean()
+        b -= b.mean() if fit_intercept and problem.balanced else 0.0
         u = np.ravel((row_products(A, state.w) + b[:, None]).T)
     return LinearFit(
         state.w, b, of_samples(u, loss), state.objective, state.n_iter,
@@ -118,6 +119,13 @@ class _Problem:
         self.fit_intercept = fit_intercept
         self.means = column_products(A, s[None])[0] if fit_intercept else np.zeros(A.shape[1])
         self.floor = negligible(loss, y, s)
+        self.balanced = ignores_shifts(loss, y, s)
+
+    def of_intercepts(self, step: Array) -> Array:
+        """A step of the intercepts without rounding in directions that no loss sees, where it would add up."""
+        if not self.fit_intercept:
+            return np.zeros_like(step)
+        return step - step.mean() if self.balanced else step
 
     def columns(self, chosen: Array) -> Array:
         """Centred columns, and one of ones (zeros without intercept), in float64."""
@@ -215,6 +223,17 @@ def _solve(problem: _Problem, state: _State, tol: float, max_iter: int) -> None:
         size = min(2 * max(size, int(state.w.any(axis=0).sum())), problem.A.shape[1])
 
 
+def _polish(problem: _Problem, state: _State, tol: float) -> None:
+    """One exact Newton step: a gap of `tol` in J leaves its root in the scores."""
+    if not state.criterion <= tol:
+        return
+    correlations = problem.correlations(problem.slopes(state.u))
+    chosen, _ = _working_set(problem, state, correlations, problem.A.shape[1])
+    tol *= _POLISH * max(state.objective, problem.floor)
+    _descend(problem, state, chosen, tol, state.n_iter + 1)
+    state.n_iter -= 1
+
+
 def _working_set(
     problem: _Problem, state: _State, correlations: Array, size: int
 ) -> tuple[Array, bool]:
@@ -236,7 +255,8 @@ def _descend(problem: _Problem, state: _State, chosen: Array, tol: float, max_it
     """
     X = problem.columns(chosen)
     first = promised = np.inf
-    # Exact minimisers of a poor model are wasted: ask for a part of what the last step promised.
+    gap = state.criterion * max(state.objective, problem.floor)
+    # Exact minimisers of a poor model are wasted: ask for a part of what can be gained.
     accuracy = 0.0 if problem.loss.is_quadratic else 0.01
     while promised > tol and state.n_iter < max_iter:
         state.n_iter += 1
@@ -246,10 +266,9 @@ def _descend(problem: _Problem, state: _State, chosen: Array, tol: float, max_it
         model = QuadraticModel(
             X, problem.curvature(state.u, state.damping), gradient, z, problem.l1, problem.l2
         )
-        new = model.minimise(0.1 * max(tol, accuracy * min(promised, state.objective)))
+        new = model.minimise(0.1 * max(tol, accuracy * min(promised, gap)))
         step = new - z
-        if not problem.fit_intercept:
-            step[:, -1] = 0.0  # may be rounding
+        step[:, -1] = problem.of_intercepts(step[:, -1])
         linear = np.vdot(gradient, step) + problem.penalty(new[:, :-1]) - problem.penalty(z[:, :-1])
         promised = max(-linear, 0.0)
         first = promised if first == np.inf else first
@@ -288,10 +307,10 @@ def _fit_intercept_alone(problem: _Problem, state: _State) -> None:
         if np.abs(gradient).max() <= 1e-16:
             return
         H = ones.T @ problem.curvature(state.u, 1e-3).product(ones)
-        step = -np.linalg.pinv(H, hermitian=True) @ gradient
+        step = problem.of_intercepts(-np.linalg.pinv(H, hermitian=True) @ gradient)
         u = state.u + ones @ step
         objective = problem.losses(u) + problem.penalty(state.w)
-        if not objective <= state.objective:
+        if not objective <= state.objective * (1.0 + 1e-14):  # beyond rounding
             return
         state.b, state.u, state.objective = state.b + step, u, objective
 

@@ -52,6 +52,11 @@ class Point(NamedTuple):
     damping: float = _FIRST_DAMPING
 
 
+def lower(first: Point, second: Point) -> Point:
+    """The point of the lower objective, if the second has a finite one."""
+    return second if second.objective < first.objective else first
+
+
 class NewtonProblem(Protocol):
     """What :func:`newton` asks; `fits` are the numbers of the fits that the other arguments belong to."""
 
@@ -113,7 +118,7 @@ def newton(
         )
         slope = dots(gradient, step)
         done = accurate | (criterion[running] <= tol)
-        criterion[running] = np.maximum(-0.5 * slope, 0.0) / scale
+        criterion[running] = 0.5 * np.abs(slope) / scale  # a rising slope is rounding
         n_iter[running] += 1
         lengths = _move(problem, points, running, step, slope)
         for k, length in zip(running.tolist(), lengths.tolist(), strict=True):

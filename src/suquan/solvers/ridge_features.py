@@ -24,7 +24,7 @@ from suquan.solvers._fits import (
     of_samples,
 )
 from suquan.solvers._products import CentredDesign, centred_design
-from suquan.solvers.newton import Point, Product, Solution, newton
+from suquan.solvers.newton import Point, Product, Solution, lower, newton
 
 # Logarithm of the ratio of two mean curvatures that may share a factor.
 _SAME_FACTOR = 0.25
@@ -355,8 +355,7 @@ class FeatureSolver:
         problem = FeatureProblem(
             sums, self.conditioning, loss, alpha, balanced, self.design.A.dtype
         )
-        points = self._start(sums, start, balanced)
-        points = [problem.penalised(point) for point in points]
+        points = self._start(sums, problem, start)
         solutions = newton(problem, points, negligible(loss, y, S.mean(axis=0)), tol, max_iter)
         return [self._fit(solution, loss, balanced, tol) for solution in solutions]
 
@@ -364,27 +363,30 @@ class FeatureSolver:
         """Nothing is left to add."""
         return fits
 
-    def _start(self, sums: DenseSums, start: LinearFit | None, balanced: bool) -> list[Point]:
-        """Points without the penalty: at the start where it has a finite loss, or without features."""
+    def _start(
+        self, sums: DenseSums, problem: FeatureProblem, start: LinearFit | None
+    ) -> list[Point]:
+        """The start where it is better than the best constant."""
         loss, S = sums.loss, sums.S
         fits = np.arange(len(S))
-        theta = np.zeros((len(S), loss.n_outputs, self.design.A.shape[1] + 1))
-        if start is not None and start.w is not None and start.w.shape == theta[0, :, :-1].shape:
-            theta[:, :, :-1] = start.w
-            if self.fit_intercept:
-                theta[:, :, -1] = start.b + start.w @ self.design.offset
-            if balanced:
-                theta -= theta.mean(axis=1, keepdims=True)
-            known = start.design is self
-            scores = np.ravel(start.u)[None] if known else sums.scores(theta[:1])
-            points = sums.points(fits, theta, np.repeat(scores, len(S), axis=0))
-            if all(np.isfinite(point.objective) for point in points):
-                return points
-            theta[:] = 0.0
+        theta = np.zeros((len(S), loss.n_outputs, sums.n_features + 1))
         if self.fit_intercept:
             theta[:, :, -1] = [loss.best_constant(sums.y, s) for s in S]
         scores = np.tile(theta[:, :, -1], (1, len(sums.y)))
-        return sums.points(fits, theta, scores)
+        constants = [problem.penalised(point) for point in sums.points(fits, theta, scores)]
+        if start is None or start.w is None or start.w.shape != theta[0, :, :-1].shape:
+            return constants
+        b = start.b + start.w @ self.design.offset if self.fit_intercept else 0.0 * start.b
+        theta[:] = np.column_stack([start.w, b])
+        if problem.balanced:
+            theta -= theta.mean(axis=1, keepdims=True)
+        known = start.design is self
+        scores = np.ravel(start.u)[None] if known else sums.scores(theta[:1])
+        points = sums.points(fits, theta, np.repeat(scores, len(S), axis=0))
+        return [
+            lower(constant, problem.penalised(point))
+            for constant, point in zip(constants, points, strict=True)
+        ]
 
     def _fit(self, solution: Solution, loss: Loss, balanced: bool, tol: float) -> LinearFit:
         """The fit, with b moved from the centred design to the one given."""

@@ -40,7 +40,7 @@ from suquan.solvers._fits import (
 )
 from suquan.solvers._products import column_products, slices
 from suquan.solvers._threads import n_threads
-from suquan.solvers.newton import Point, Product, newton
+from suquan.solvers.newton import Point, Product, lower, newton
 from suquan.solvers.ridge_features import FeatureSolver
 
 # Products for one Newton step; fits that need more are left to a factor of their own.
@@ -299,21 +299,20 @@ class GramSolver:
     def _start(
         self, problem: DualProblem, k: int, start: LinearFit | None, with_left_out: bool
     ) -> Point:
-        """The start where it has a finite loss, or the best constant.
+        """The start where it is better than the best constant.
 
         Of samples that are left out the start has nothing; folds drop their part with the first Newton step.
         """
         s = problem.S[k]
+        b = float(problem.loss.best_constant(problem.y, s)[0]) if self.fit_intercept else 0.0
+        constant = problem.point(k, np.zeros(len(s)), b, np.zeros(len(s)))
         if start is not None and start.dual is not None and start.dual.shape == (1, len(s)):
             a = start.dual[0] if with_left_out else np.where(s > 0.0, start.dual[0], 0.0)
             v = self.G @ a
             # The start's intercept may refer to another centring: its scores do not.
             b = float((start.u - self.G @ start.dual[0]) @ s) if self.fit_intercept else 0.0
-            point = problem.point(k, a, b, v)
-            if np.isfinite(point.objective):
-                return point
-        b = float(problem.loss.best_constant(problem.y, s)[0]) if self.fit_intercept else 0.0
-        return problem.point(k, np.zeros(len(s)), b, np.zeros(len(s)))
+            return lower(constant, problem.point(k, a, b, v))
+        return constant
 
     def _solve_on_root(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
         """Fits on a square root Z of G, ZZᵀ = G: a system of all outputs and samples would be too large."""
