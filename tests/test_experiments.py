@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from suquan import linear_model, model_selection
+from suquan import fitting, folds
 from suquan.cli._app import app
 from suquan.cli._reproduce import load_experiments
 from suquan.datasets import make_corrupted_classification
@@ -278,9 +278,9 @@ def test_recipes_run_and_leave_the_library_as_it_was(variant, monkeypatch):
     simulation = recipes("simulation")
     monkeypatch.setattr(simulation, "N_FEATURES", 30)
     monkeypatch.setattr(simulation, "N_TEST", 60)
-    before = alternation._f_step, model_selection.fit_grid, linear_model.fit_crossfit
+    before = alternation._f_step, folds.fit_grid, fitting.fit_method
     assert 0.3 < simulation.run_one(variant, 60, 0, 6) <= 1.0
-    assert (alternation._f_step, model_selection.fit_grid, linear_model.fit_crossfit) == before
+    assert (alternation._f_step, folds.fit_grid, fitting.fit_method) == before
 
 
 def test_the_wheel_has_all_of_the_experiments():

@@ -65,6 +65,7 @@ _SUBMODULES = {
     "datasets",
     "io",
     "losses",
+    "methods",
     "microarray",
     "objective",
     "plotting",
@@ -73,6 +74,7 @@ _SUBMODULES = {
     "solvers",
     "statistics",
     "streaming",
+    "target_sets",
 }
 
 
