@@ -63,13 +63,3 @@ def n_threads(n_multiplications: int) -> int:
     if n_multiplications < _FEW_MULTIPLICATIONS:
         return 1
     return _limit.n_before or _n_blas_threads()
-
-
-# -- names that the f-step still imports ---------------------------------------------------------------
-
-LARGE_FACTOR = 0
-
-
-def few_threads(size: int, most: int = 0):
-    """As :func:`one_blas_thread`, whatever the size."""
-    return one_blas_thread()
