@@ -19,7 +19,7 @@ from suquan.target_sets import Face
 
 _GRAM_COST = 75  # rows over the iterations that cost as much as a Gram matrix of the rows
 _FLOAT64_BLOCKS = 2000  # up to this many blocks the summed design is kept in float64
-_CHUNK_ENTRIES = 1 << 20  # of the columns that a Gram matrix is summed over at a time
+_CHUNK_ENTRIES = 1 << 17  # of the columns that a Gram matrix is summed over at a time
 _SIGMA_UP, _SIGMA_DOWN = 10.0, 0.03
 # Newton steps that may fail to halve the gap before the proximal step is judged too long.
 _PATIENCE = 4
@@ -194,7 +194,7 @@ class _Gram:
         S = face.stiffness(c)
         R = cholesky_banded(S) if c > 0.0 else np.sqrt(S)
         last = np.zeros(data.n_scores)
-        step = max(256, _CHUNK_ENTRIES // data.n_scores)
+        step = max(128, _CHUNK_ENTRIES // data.n_scores)
         M = np.zeros((data.n_scores, data.n_scores))
         for first in range(0, n_blocks, step):
             part = slice(first, min(first + step, n_blocks))
