@@ -25,6 +25,7 @@ from suquan.solvers._target_data import (
     RowsInMemory,
     Scored,
     best_intercept,
+    constant_losses,
     free_intercept,
     full_intercept,
     n_free_intercepts,
@@ -222,10 +223,7 @@ class SummedRows:
 
     def values_without_target(self):
         """Loss at the best constant score, and at 0."""
-        fit_intercept = self.request.fit_intercept
-        b = self.loss.best_constant(self.y, self.s) if fit_intercept else np.zeros(1)
-        constant = np.resize(b, len(self.y) * self.n_outputs)
-        return tuple(self.loss.value(self.y, u, self.s) for u in (constant, 0.0 * constant))
+        return constant_losses(self.loss, self.y, self.s, self.request.fit_intercept)
 
     def finish(self, f, Df, b):
         """No scores, which stay with the blocks."""

@@ -215,9 +215,7 @@ class RowsInMemory:
 
     def values_without_target(self):
         """Loss at the best constant score, and at 0."""
-        b = self.loss.best_constant(self.y, self.s) if self.fit_intercept else np.zeros(1)
-        constant = np.resize(b, self.n_scores)
-        return tuple(self.loss.value(self.y, u, self.s) for u in (constant, 0.0 * constant))
+        return constant_losses(self.loss, self.y, self.s, self.fit_intercept)
 
     def finish(self, f, Df, b):
         """Scores of all rows, those of weight 0 included."""
@@ -245,6 +243,13 @@ def full_intercept(b: Array, n_outputs: int) -> Any:
     full = np.zeros(n_outputs)
     full[: len(b)] = b
     return float(full[0]) if n_outputs == 1 else full - full.mean()
+
+
+def constant_losses(loss: Loss, y: Array, s: Array, fit_intercept: bool) -> tuple[float, float]:
+    """Loss at the best constant score, which is 0 without an intercept, and at 0."""
+    b = loss.best_constant(y, s) if fit_intercept else np.zeros(1)
+    constant = np.resize(b, len(y) * loss.n_outputs)
+    return loss.value(y, constant, s), loss.value(y, 0.0 * constant, s)
 
 
 class Evaluation(NamedTuple):

@@ -19,7 +19,7 @@ from suquan.target_sets import Face
 
 _GRAM_COST = 75  # rows over the iterations that cost as much as a Gram matrix of the rows
 _FLOAT64_BLOCKS = 2000  # up to this many blocks the summed design is kept in float64
-_CHUNK_ENTRIES = 1 << 20  # of the columns that a Gram matrix is summed over at a time
+_CHUNK_ENTRIES = 1 << 17  # of the columns that a Gram matrix is summed over at a time
 _SIGMA_UP, _SIGMA_DOWN = 10.0, 0.03
 # Newton steps that may fail to halve the gap before the proximal step is judged too long.
 _PATIENCE = 4
@@ -42,7 +42,8 @@ def dual_newton(data: RowsInMemory, record: Record) -> None:
         move = float(np.sum((dual.f - step.center) ** 2)) / (2.0 * step.sigma)
         gap = objective + move + dual.value
         if gap <= 0.3 * move + 1e-3 * record.tol * record.objective:
-            step = step.moved(dual.f, step.sigma * (_SIGMA_UP if n_inner < 3 else 1.0))
+            sigma = step.sigma * (_SIGMA_UP if n_inner < 3 else 1.0)
+            step = step._replace(center=dual.f, sigma=sigma)
             dual = step.dual_at(primal)
             n_inner, n_slow, smallest = 0, 0, np.inf
             continue
@@ -64,7 +65,7 @@ def dual_newton(data: RowsInMemory, record: Record) -> None:
         n_cuts += 1
         if n_cuts > _MAX_CUTS:
             return
-        step = step.moved(record.f, step.sigma * _SIGMA_DOWN)
+        step = step._replace(center=record.f, sigma=step.sigma * _SIGMA_DOWN)
         dual = step.dual_at(record.point)
         n_inner, n_slow, smallest = 0, 0, np.inf
 
@@ -86,10 +87,6 @@ class _ProximalStep(NamedTuple):
     record: Record
     center: Vector
     sigma: float
-
-    def moved(self, center: Vector, sigma: float) -> _ProximalStep:
-        """The step from another centre, of another length."""
-        return self._replace(center=center, sigma=sigma)
 
     def dual_at(self, point: Scored, g: Any = None) -> _DualPoint:
         """Evaluate ψ(a) = L*(a) + (penalty + ‖· − center‖²/2σ)*(−Dᵀa), to be minimised over a."""
@@ -197,7 +194,7 @@ class _Gram:
         S = face.stiffness(c)
         R = cholesky_banded(S) if c > 0.0 else np.sqrt(S)
         last = np.zeros(data.n_scores)
-        step = max(256, _CHUNK_ENTRIES // data.n_scores)
+        step = max(128, _CHUNK_ENTRIES // data.n_scores)
         M = np.zeros((data.n_scores, data.n_scores))
         for first in range(0, n_blocks, step):
             part = slice(first, min(first + step, n_blocks))
@@ -239,10 +236,7 @@ def _solve_blocks(data, gram, face, point, Df, lengths):
     X = np.column_stack([X, data.shifts])
     Z = curvature.root_adjoint(X)
     H = Z.T @ Z
-    S, i = face.stiffness(c) / sigma, np.arange(n_blocks)
-    H[i, i] += S[1]
-    H[i[1:], i[:-1]] += S[0, 1:]
-    H[i[:-1], i[1:]] += S[0, 1:]
+    add_band(H, face.stiffness(c) / sigma)
     rhs = curvature.product(point.u - Df) @ X
     rhs[n_blocks:] -= point.slopes @ data.shifts
     factor = factorised(H)
@@ -252,6 +246,14 @@ def _solve_blocks(data, gram, face, point, Df, lengths):
         y = cho_solve(factor, normal, check_finite=False)
         x -= y * (normal @ x) / (normal @ y)
     return Df + X @ x
+
+
+def add_band(H: Vector, S: Vector) -> None:
+    """Add a symmetric band, row 0 its off-diagonal and row 1 its diagonal, to the first columns of H."""
+    i = np.arange(S.shape[1])
+    H[i, i] += S[1]
+    H[i[1:], i[:-1]] += S[0, 1:]
+    H[i[:-1], i[1:]] += S[0, 1:]
 
 
 def factorised(H: Vector) -> Any:

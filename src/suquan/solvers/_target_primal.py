@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
 
 from suquan.solvers._target_data import LossSide, backtrack
-from suquan.solvers._target_dual import factorised
+from suquan.solvers._target_dual import add_band, factorised
 from suquan.solvers._target_record import FLATTEST, Record, Vector
 from suquan.target_sets import Face, TargetSet
 
@@ -107,10 +107,7 @@ class _Model:
             H = np.add.reduceat(np.add.reduceat(H, starts, axis=0), starts, axis=1)
         # A term that vanishes on vectors of sum 0 makes the matrix regular.
         H = H + np.outer(sizes, sizes) * (self.largest / len(x))
-        S, i = face._replace(stretch=0.0).stiffness(self.target.smoothness), np.arange(n_blocks)
-        H[i, i] += S[1]
-        H[i[1:], i[:-1]] += S[0, 1:]
-        H[i[:-1], i[1:]] += S[0, 1:]
+        add_band(H, face._replace(stretch=0.0).stiffness(self.target.smoothness))
         v = _bounded_solve(H, -np.add.reduceat(h, starts), sizes, face.radius)
         if v is None:
             return x
