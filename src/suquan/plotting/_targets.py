@@ -8,15 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from suquan.comparison import VERDICT_METHOD, Comparison
-from suquan.plotting._axes import (
-    COLORS,
-    finish,
-    label,
-    make_axes,
-    spread_places,
-    vector,
-    with_margin,
-)
+from suquan.plotting._axes import COLORS, finish, label, limits, make_axes, spread_places, vector
 from suquan.ranking import check_choice
 from suquan.targets import NAMED, grid, make_target_quantiles
 
@@ -199,7 +191,7 @@ class TargetQuantileDisplay:
         (self.line_,) = self.ax_.plot(q, f[places], color=color, lw=2, label=label(self.name))
         # Heavy tails of the others must not flatten the learned target.
         self.ax_.set(xlabel="place in the sorted sample", ylabel="target quantile")
-        self.ax_.set(xlim=(0, 1), ylim=with_margin(0.15, 1e-6, f, folds))
+        self.ax_.set(xlim=(0, 1), ylim=limits(0.15, 1e-6, f, folds))
         finish(self.ax_, legend=True)
         return self
 
