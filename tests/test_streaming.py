@@ -96,7 +96,7 @@ def test_a_table_that_may_lie_either_way_is_refused(tmp_path, table):
     """Genes in rows, as in most expression files, and a heading that says nothing."""
     frame = pd.DataFrame(table.values, index=table.sample_names, columns=table.feature_names)
     frame.to_csv(tmp_path / "in.csv")  # the first cell is empty
-    with pytest.raises(TableError, match="37 samples .* of 23 features .* 23 samples of 37"):
+    with pytest.raises(TableError, match=r"37 samples .* of 23 features .* 23 samples of 37"):
         normalize_file(tmp_path / "in.csv", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
     for samples, n_samples in (("rows", 37), ("columns", 23)):

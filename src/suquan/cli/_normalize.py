@@ -61,7 +61,7 @@ def _normalize_here(
     }
     settings |= {"label_columns": options.label or (), "rows_per_block": options.block_samples}
     settings |= {"samples": samples, "n_jobs": options.n_jobs}
-    if not (output.shows_progress and sys.stderr.isatty()):
+    if not (not output.quiet and sys.stderr.isatty()):
         return normalize_file(options.table, options.output, target, **settings)
     settings["progress"] = lambda what, count: show(f"{what}: {count:,} samples")
     try:

@@ -100,7 +100,7 @@ def _run_parts(
     work = Parallel(n_jobs=outside, return_as="generator_unordered", pre_dispatch="n_jobs")
     done = 0
     try:
-        with Progress(len(tasks), output.shows_progress) as progress:
+        with Progress(len(tasks), not output.quiet) as progress:
             for finished in work(delayed(part)(asdict(task), inside) for task in tasks):
                 done += 1
                 progress.advance(finished)
