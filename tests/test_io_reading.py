@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from suquan.io import TableError, iter_row_blocks, read_table
+from suquan.io._source import ReadOptions
+from suquan.io.reading import open_source
 
 
 def write(tmp_path, text, name="table.csv"):
@@ -135,7 +137,7 @@ def test_a_tall_table_of_which_nothing_says_where_its_samples_lie(tmp_path, head
     else:
         text = tall(heading, separator="," if name == "t.csv" else "\t").encode()
         path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    said = "40 samples of 20 features, or 20 samples of 40 features.*--samples rows|columns"
+    said = r"--samples rows for 40 samples \('r0', 'r1' and 38 more\) of 20 .* 20 samples of 40 features"
     for read_it in (read_table, iter_row_blocks):
         with pytest.raises(TableError, match=said):
             read_it(path)
@@ -160,6 +162,20 @@ def test_the_heading_of_the_names_says_where_the_samples_lie(tmp_path, heading, 
     for n_rows, n_columns in [(40, 20), (20, 40)]:
         path = write(tmp_path, tall(heading, n_rows, n_columns))
         assert read_table(path).orientation == orientation
+
+
+def test_features_and_label_rows_say_where_the_samples_lie(tmp_path):
+    path = write(tmp_path, tall("id", 40, 20))
+    for features, orientation, told in (
+        (frozenset({"c3", "other"}), "rows", "names of the model's features"),
+        (frozenset({"r3"}), "columns", "names of the model's features"),
+        (20, "rows", "number of the model's features"),
+        (40, "columns", "number of the model's features"),
+    ):
+        source = open_source(path, ReadOptions(features=features))
+        assert (source.orientation, source.why) == (orientation, f"chosen by the {told}")
+    table = read_table(path, label_columns=["r39"])
+    assert (table.orientation, table.n_features, list(table.labels)) == ("columns", 39, ["r39"])
 
 
 def test_tiny_tables_have_their_samples_in_rows_and_others_are_refused(tmp_path):

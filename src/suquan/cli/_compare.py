@@ -56,7 +56,7 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
                 n_jobs=options.n_jobs,
                 random_state=seed,
                 checkpoint=checkpoint,
-                progress=output.shows_progress,
+                progress=not output.quiet,
                 n_permutations=options.permutations,
                 **options.settings(),
             )

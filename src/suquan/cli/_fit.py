@@ -22,9 +22,8 @@ def run(options: Fit, output: Output) -> None:
     methods, cv = split_names(options.method), options.cv
     check_destination(options.output)
     check_methods(methods, METHODS)
-    tell = (
-        f"choosing among {options.alphas} alphas, {options.smoothnesses} smoothnesses by {cv} folds"
-    )
+    grid = f"{options.alphas} alphas, {options.smoothnesses} smoothnesses"
+    tell = f"choosing among {grid} by {cv} folds"
     if options.has_cluster or is_array_file(options.table):
         with running_cluster(options) as client:
             problem = load_problem(options, output, in_blocks=True)

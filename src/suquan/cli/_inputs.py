@@ -19,6 +19,8 @@ from suquan.io.reading import open_source
 
 MOST_CLASSES = 20
 SAMPLE_BYTES = 1 << 30
+Labels = LabelTable | Table
+Found = tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -162,9 +164,7 @@ def sample_problem(problem: Problem, n_rows: int, seed: int) -> Problem:
     return replace(problem, X=X, y=problem.y[keep])
 
 
-def find_labels(
-    source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
-) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
+def find_labels(source: Labels, names: np.ndarray, options: LabelOptions, output: Output) -> Found:
     """Which samples are used, their labels, the names of the classes, and what to record."""
     if options.task == "regression":
         values = label_files.select_numbers(source, str(options.label), sample_names=names)
@@ -186,8 +186,8 @@ def find_labels(
 
 
 def _find_classes(
-    source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
-) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
+    source: Labels, names: np.ndarray, options: LabelOptions, output: Output
+) -> Found:
     """Classes by the values of one column."""
     column, positive = str(options.label), options.positive
     selected = label_files.select_labels(source, column, sample_names=names, positive=positive)
@@ -222,8 +222,8 @@ def _as_classes(y: np.ndarray, column: str) -> np.ndarray:
 
 
 def _find_survival(
-    source: LabelTable | Table, names: np.ndarray, options: LabelOptions, output: Output
-) -> tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]:
+    source: Labels, names: np.ndarray, options: LabelOptions, output: Output
+) -> Found:
     """Two classes: event within the horizon, or event-free beyond it."""
     time, event, horizon = str(options.time), str(options.event), float(options.horizon or 0)
     times, events = (

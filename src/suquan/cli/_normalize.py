@@ -3,6 +3,7 @@
 import sys
 import zipfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,11 @@ def _normalize_here(
     settings: dict[str, Any] = {
         "ties": options.ties,
         "missing": options.missing,
-        "samples": samples,
+        **options.reading(),
     }
     settings |= {"label_columns": options.label or (), "rows_per_block": options.block_samples}
-    settings |= {"n_jobs": options.n_jobs, **options.reading()}
-    if not (output.shows_progress and sys.stderr.isatty()):
+    settings |= {"samples": samples, "n_jobs": options.n_jobs}
+    if not (not output.quiet and sys.stderr.isatty()):
         return normalize_file(options.table, options.output, target, **settings)
     settings["progress"] = lambda what, count: show(f"{what}: {count:,} samples")
     try:
@@ -93,25 +94,20 @@ def resolve_target_option(target: str) -> Any:
     """A name, or the values in a file: a saved model, an npy array, or text with one number per line."""
     if target in (*LEARNED, *NAMED):
         return target
-    path = Path(target)
+    path, names = Path(target), ", ".join((*LEARNED, *NAMED))
     if not path.exists():
-        names = ", ".join((*LEARNED, *NAMED))
-        raise TableError(
-            f"--target {target!r} is neither one of {names} nor a file; check the spelling"
-        )
+        problem = f"is neither one of {names} nor a file; check the spelling"
+        raise TableError(f"--target {target!r} {problem}")
     if path.suffix == ".suquan":
         return load_model(path).target_quantiles_
+    read = np.load if path.suffix == ".npy" else partial(np.loadtxt, ndmin=1)
     try:
-        if path.suffix == ".npy":
-            values = np.load(path, allow_pickle=False)
-        else:
-            values = np.loadtxt(path, dtype=np.float64, ndmin=1)
+        values: Any = read(path)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise TableError(
             f"{path}: wanted a saved model (.suquan), an array (.npy) or text with one number per line; {error}"
         ) from error
     if not isinstance(values, np.ndarray) or values.ndim != 1 or values.size == 0:
-        raise TableError(
-            f"{path}: wanted one number per line; got shape {getattr(values, 'shape', None)}"
-        )
+        shape = getattr(values, "shape", None)
+        raise TableError(f"{path}: wanted one number per line; got shape {shape}")
     return values

@@ -15,6 +15,10 @@ from typer import Argument, BadParameter, Option
 
 NOT_OF_THE_RESULT = ("n_jobs", "quiet", "as_json")
 N_JOBS = "Processes or threads; -1: all cores."
+Side = Literal["auto", "rows", "columns"]
+Ties = Literal["average", "first", "mean_rank"]
+Missing = Literal["error", "ignore"]
+Task = Literal["classification", "regression"]
 
 
 @dataclass(frozen=True)
@@ -108,9 +112,7 @@ class Options:
 class TableOptions(Options):
     """How a table is read."""
 
-    samples: Literal["auto", "rows", "columns"] = opt(
-        "auto", "Where the samples lie in the table; auto finds out by names and says so."
-    )
+    samples: Side = opt("auto", "Where the samples lie; auto finds out by names and says so.")
     layer: str | None = opt(None, "Layer of an h5ad file instead of X.")
     ignore: list[str] | None = opt(None, "Column that is not read; may be repeated.", "COLUMN")
 
@@ -123,12 +125,8 @@ class TableOptions(Options):
 class RankOptions(Options):
     """How values are ranked."""
 
-    ties: Literal["average", "first", "mean_rank"] = opt(
-        "average", "What equal values of a sample get."
-    )
-    missing: Literal["error", "ignore"] = opt(
-        "error", "Refuse missing values, or rank the observed ones alone."
-    )
+    ties: Ties = opt("average", "What equal values of a sample get.")
+    missing: Missing = opt("error", "Refuse missing values, or rank the observed ones alone.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,19 +159,15 @@ class LabelOptions(Options):
     horizon: float | None = opt(
         None, "Survival: event within T against event-free beyond; censored dropped.", "T"
     )
-    sample_column: str | None = opt(
-        None, "Sample names in --labels; else the first column.", "COLUMN"
-    )
-    task: Literal["classification", "regression"] = opt(
-        "classification", "Regression for measured values."
-    )
+    sample_column: str | None = opt(None, "Sample names in --labels; else the first.", "COLUMN")
+    task: Task = opt("classification", "Regression for measured values.")
 
     def __post_init__(self) -> None:
         survival = [part is not None for part in (self.time, self.event, self.horizon)]
-        regression = self.task == "regression"
+        regression, chosen = self.task == "regression", self.positive is not None
         if any(survival) and not all(survival):
             raise BadParameter("survival labels need all of --time, --event and --horizon")
-        if any(survival) and (self.label is not None or self.positive is not None or regression):
+        if any(survival) and (self.label is not None or chosen or regression):
             raise BadParameter(
                 "--label, --positive and --task regression do not go with --time, --event and --horizon"
             )
@@ -181,7 +175,7 @@ class LabelOptions(Options):
             raise BadParameter(
                 "name the label column with --label, or give --time, --event and --horizon"
             )
-        if self.positive is not None and regression:
+        if chosen and regression:
             raise BadParameter("--positive is for classes; leave it out of a regression")
         if self.sample_column is not None and self.labels is None:
             raise BadParameter("--sample-column is a column of --labels; give that file too")
@@ -239,13 +233,9 @@ class Normalize(RankOptions, TableOptions, ClusterOptions):
         "NAME|FILE",
     )
     label: list[str] | None = opt(
-        None,
-        "Column (row, where samples lie in columns) that is copied as it is; may be repeated.",
-        "COLUMN",
+        None, "Column (or row) of labels, copied as it is; may be repeated.", "COLUMN"
     )
-    block_samples: int | None = opt(
-        None, "Samples in memory at a time; else about 32 MiB.", "N", min=1
-    )
+    block_samples: int | None = opt(None, "Samples in memory; else about 32 MiB.", "N", min=1)
     n_jobs: int = opt(-1, N_JOBS, "N")
 
 
@@ -269,10 +259,7 @@ class Reproduce(Options):
         "all", "One stage alone, from what the stages before it have written."
     )
     changes: list[str] | None = opt(
-        None,
-        "Another value for a setting of the protocol, as JSON; may be repeated.",
-        "NAME=VALUE",
-        "--set",
+        None, "Another value for a setting, as JSON; may be repeated.", "NAME=VALUE", "--set"
     )
     n_jobs: int = opt(-1, N_JOBS, "N")
 
@@ -308,7 +295,7 @@ class Predict(TableOptions, ClusterOptions):
     max_lost: float = opt(
         0.2, "Most of the sum of |w| that missing features may carry.", "SHARE", min=0.0, max=1.0
     )
-    missing: Literal["error", "ignore"] | None = opt(
+    missing: Missing | None = opt(
         None, "Rule for missing values of present features; by default the model's."
     )
 

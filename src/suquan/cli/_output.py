@@ -48,11 +48,6 @@ class Output:
         self.results: dict[str, Any] = {}
         self.warnings: list[str] = []
 
-    @property
-    def shows_progress(self) -> bool:
-        """Whether long work should say how far it is."""
-        return not self.quiet
-
     def _print(self, thing: Any, *, error: bool, style: str | None = None) -> None:
         from rich.console import Console
 
@@ -99,12 +94,6 @@ class Output:
         if not self.quiet:
             self._print(f"warning: {line}", error=True, style="yellow")
 
-    def finish(self) -> None:
-        """Print the JSON object where it was asked for."""
-        if self.as_json:
-            result = {"command": self.command, **self.results, "warnings": self.warnings}
-            print(json.dumps(jsonable(result), allow_nan=False))
-
 
 def number(value: Any) -> str:
     """A value for a table."""
@@ -140,7 +129,9 @@ def running(command: str, options: Options) -> Iterator[Output]:
         try:
             with safe_interrupts():
                 yield output
-                output.finish()
+                if output.as_json:
+                    result = {"command": command, **output.results, "warnings": output.warnings}
+                    print(json.dumps(jsonable(result), allow_nan=False))
         except KeyboardInterrupt:
             print(f"suquan {command}: interrupted", file=sys.stderr)
             sys.exit(INTERRUPTED)

@@ -53,7 +53,7 @@ def run(options: Reproduce, output: Output) -> None:
             f"{name}, protocol {protocol}: {len(left)} of {len(tasks)} parts to do, kept in {folder}"
         )
         plain = json.loads(json.dumps(asdict(settings)))
-        part = partial(run_part, name, protocol, plain, data, folder)
+        part = partial(run_part, (name, protocol, plain, data, folder))
         _run_parts(part, left, experiment.parts_in_parallel, options.n_jobs, output)
     else:
         settings, protocol = stages.read_settings(experiment, folder)
@@ -100,7 +100,7 @@ def _run_parts(
     work = Parallel(n_jobs=outside, return_as="generator_unordered", pre_dispatch="n_jobs")
     done = 0
     try:
-        with Progress(len(tasks), output.shows_progress) as progress:
+        with Progress(len(tasks), not output.quiet) as progress:
             for finished in work(delayed(part)(asdict(task), inside) for task in tasks):
                 done += 1
                 progress.advance(finished)
@@ -112,15 +112,13 @@ def _run_parts(
 
 
 def run_part(
-    name: str,
-    protocol: str,
-    settings: dict[str, Any],
-    data: Path | None,
-    folder: Path,
-    task: dict[str, Any],
-    n_jobs: int,
+    run: tuple[str, str, dict[str, Any], Path | None, Path], task: dict[str, Any], n_jobs: int
 ) -> str:
-    """Do one part, in any process; what comes in is plain, because a process loads the experiments here."""
+    """Do one part, in any process; what comes in is plain, because a process loads the experiments here.
+
+    `run` is the name of the experiment, its protocol and settings, and the folders of data and results.
+    """
+    name, protocol, settings, data, folder = run
     experiment = load_experiments().load(name)
     stages = importlib.import_module(f"{_PACKAGE}.stages")
     with warnings.catch_warnings():

@@ -20,10 +20,13 @@ def import_matplotlib(module: str) -> Any:
         ) from error
 
 
-def make_axes(ax: Any, *, n: int = 1, size: tuple[float, float] = (6.4, 4.4)) -> tuple[Any, Any]:
+def make_axes(
+    ax: Any, *, n: int = 1, size: tuple[float, float] = (6.4, 4.4), **look: Any
+) -> tuple[Any, Any]:
     """The given axes, one or an array of two, and their figure; or new ones."""
     if ax is None:
-        _, ax = import_matplotlib("pyplot").subplots(1, n, figsize=size, layout="constrained")
+        look |= {"figsize": size, "layout": "constrained"}
+        _, ax = import_matplotlib("pyplot").subplots(1, n, **look)
     axes = np.ravel(ax)
     if len(axes) != n or not all(hasattr(axis, "plot") for axis in axes):
         what = "matplotlib Axes" if n == 1 else "two matplotlib Axes, before and after"
@@ -57,7 +60,7 @@ def vector(name: str, values: Any) -> np.ndarray:
     return vector
 
 
-def with_margin(share: float, least: float, *values: np.ndarray) -> tuple[float, float]:
+def limits(share: float, least: float, *values: np.ndarray) -> tuple[float, float]:
     """Limits of an axis that shows all values, with a margin of this share of their range."""
     low, high = min(map(np.min, values)), max(map(np.max, values))
     margin = share * max(high - low, least)

@@ -6,15 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from suquan.comparison import BEST_FIXED, FIXED, LEARNED, VERDICT_METHOD, Comparison
-from suquan.plotting._axes import (
-    COLORS,
-    finish,
-    import_matplotlib,
-    label,
-    make_axes,
-    vector,
-    with_margin,
-)
+from suquan.plotting._axes import COLORS, finish, label, limits, make_axes, vector
 from suquan.plotting._targets import TargetQuantileDisplay
 from suquan.ranking import check_choice
 from suquan.statistics import Difference
@@ -109,13 +101,10 @@ class ComparisonDisplay:
         ComparisonDisplay
         """
         reference = reference_of(comparison) if reference is None else reference
-        differences = differences_from(comparison, reference)
-        told: dict[str, Any] = {
-            "scoring": comparison.scoring,
-            "differences": differences,
-            "reference": reference,
-        }
-        display = cls(scores_of(comparison), **told)
+        rows = differences_from(comparison, reference)
+        display = cls(
+            scores_of(comparison), scoring=comparison.scoring, differences=rows, reference=reference
+        )
         display._check_known("reference", [reference])
         return display.plot(kind, methods=methods, ax=ax)
 
@@ -188,8 +177,8 @@ class ComparisonDisplay:
         middle = (float(x.mean()), float(x.mean()))
         self.line_ = ax.axline(middle, slope=1, color=COLORS["guide"], lw=1, ls="--")
         points = ax.scatter(x, y, s=30, color=color_of(names[1]), alpha=0.7, lw=0, zorder=3)
-        limits = with_margin(0.08, 1e-3, x, y)
-        ax.set(xlim=limits, ylim=limits, aspect="equal")
+        both = limits(0.08, 1e-3, x, y)
+        ax.set(xlim=both, ylim=both, aspect="equal")
         ax.yaxis.set_major_locator(ax.xaxis.get_major_locator())
         ax.set_xlabel(f"{self.scoring}, {first}", parse_math=False)
         ax.set_ylabel(f"{self.scoring}, {second}", parse_math=False)
@@ -233,10 +222,7 @@ class ComparisonDisplay:
 
 def plot_comparison(comparison: Comparison, axes: Any = None) -> Any:
     """Scores of all methods, and the bands of all learned targets, side by side; see ``Comparison.plot``."""
-    if axes is None:
-        size = {"figsize": (10, 4.4), "width_ratios": [3, 2], "layout": "constrained"}
-        _, axes = import_matplotlib("pyplot").subplots(1, 2, **size)
-    left, right = axes
+    (left, right), figure = make_axes(axes, n=2, size=(10, 4.4), width_ratios=[3, 2])
     ComparisonDisplay.from_result(comparison, "box", ax=left)
     left.set_title("Outer folds")
     for k, name in enumerate(comparison.targets):
@@ -247,7 +233,7 @@ def plot_comparison(comparison: Comparison, axes: Any = None) -> Any:
     right.set_title("Learned targets over the folds")
     if comparison.targets:
         right.legend(handles=list(right.lines), frameon=False, fontsize="small")
-    return left.figure
+    return figure
 
 
 def kind_of(method: str) -> str:

@@ -54,7 +54,16 @@ class NormalizedSampleDisplay:
             )
         if not self.before.size:
             raise ValueError(f"there is no value to draw; got shape {self.before.shape}.")
-        self.shape = None if shape is None else _image_shape(shape, self.before.shape[1])
+        self.shape = None if shape is None else tuple(int(n) for n in np.ravel(shape))
+        if self.shape is None:
+            return
+        is_image = len(self.shape) == 2 or (len(self.shape) == 3 and self.shape[2] == 3)
+        n_features = self.before.shape[1]
+        if not is_image or int(np.prod(self.shape)) != n_features:
+            raise ValueError(
+                f"shape must be (height, width) or (height, width, 3) with {n_features} values in all, one "
+                f"per feature; got {self.shape}."
+            )
 
     @classmethod
     def from_estimator(
@@ -159,17 +168,6 @@ def _draw_densities(ax: Any, X: np.ndarray) -> list[Any]:
         lines += ax.plot(middles, density, color=COLORS["fixed"], alpha=0.4, lw=1)
     ax.set_ylim(bottom=0)
     return lines
-
-
-def _image_shape(shape: Any, n_features: int) -> tuple[int, ...]:
-    shape = tuple(int(n) for n in np.ravel(shape))
-    is_image = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    if not is_image or int(np.prod(shape)) != n_features:
-        raise ValueError(
-            f"shape must be (height, width) or (height, width, 3) with {n_features} values in all, one "
-            f"per feature; got {shape}."
-        )
-    return shape
 
 
 def _draw_image(ax: Any, x: np.ndarray, shape: tuple[int, ...]) -> Any:

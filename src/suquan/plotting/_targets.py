@@ -8,15 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from suquan.comparison import VERDICT_METHOD, Comparison
-from suquan.plotting._axes import (
-    COLORS,
-    finish,
-    label,
-    make_axes,
-    spread_places,
-    vector,
-    with_margin,
-)
+from suquan.plotting._axes import COLORS, finish, label, limits, make_axes, spread_places, vector
 from suquan.ranking import check_choice
 from suquan.targets import NAMED, grid, make_target_quantiles
 
@@ -129,7 +121,7 @@ class TargetQuantileDisplay:
                     f"{len(f)} features; give a comparison of the same features."
                 )
         name = "learned" if method not in (None, "fixed") else "target"
-        others = _with_start(_named_targets(fixed, len(f)), estimator, len(f))
+        others = _other_targets(fixed, len(f), estimator)
         return cls(f, fold_targets=folds, others=others, name=name).plot(ax)
 
     @classmethod
@@ -163,7 +155,7 @@ class TargetQuantileDisplay:
                 "method that learns its target."
             )
         folds = standardized(comparison.targets[method])
-        f, others = np.median(folds, axis=0), _named_targets(fixed, folds.shape[1])
+        f, others = np.median(folds, axis=0), _other_targets(fixed, folds.shape[1])
         return cls(f, fold_targets=folds, others=others, name=method).plot(ax)
 
     def plot(self, ax: Any = None, *, color: Any = None) -> Self:
@@ -181,8 +173,10 @@ class TargetQuantileDisplay:
         """
         self.ax_, self.figure_ = make_axes(ax)
         color = COLORS["learned"] if color is None else color
-        places = _drawn_places(len(self.target_quantiles))
-        q = grid(len(self.target_quantiles))[places]
+        n = len(self.target_quantiles)
+        ends = np.arange(min(_N_AT_ENDS, n))
+        places = np.unique(np.r_[spread_places(n, _N_PLACES), ends, n - 1 - ends])
+        q = grid(n)[places]
         self.other_lines_ = {}
         for (name, values), style in zip(self.others.items(), cycle(_STYLES), strict=False):
             look = {"color": COLORS["fixed"], "ls": style, "lw": 1.2, "label": label(name)}
@@ -199,7 +193,7 @@ class TargetQuantileDisplay:
         (self.line_,) = self.ax_.plot(q, f[places], color=color, lw=2, label=label(self.name))
         # Heavy tails of the others must not flatten the learned target.
         self.ax_.set(xlabel="place in the sorted sample", ylabel="target quantile")
-        self.ax_.set(xlim=(0, 1), ylim=with_margin(0.15, 1e-6, f, folds))
+        self.ax_.set(xlim=(0, 1), ylim=limits(0.15, 1e-6, f, folds))
         finish(self.ax_, legend=True)
         return self
 
@@ -318,16 +312,13 @@ def _fitted_target(estimator: Any) -> np.ndarray:
     return estimator.target_quantiles_
 
 
-def _named_targets(names: Sequence[str], n_features: int) -> dict[str, np.ndarray]:
-    for name in names:
-        check_choice("fixed", name, tuple(NAMED))
-    return {name: make_target_quantiles(name, n_features) for name in names}
-
-
-def _with_start(
-    others: dict[str, np.ndarray], estimator: Any, n_features: int
+def _other_targets(
+    fixed: Sequence[str], n_features: int, estimator: Any = None
 ) -> dict[str, np.ndarray]:
-    """The others with the target that learning started from, marked as such."""
+    """Named targets, and the one that the estimator's learning started from, marked as such."""
+    for name in fixed:
+        check_choice("fixed", name, tuple(NAMED))
+    others = {name: make_target_quantiles(name, n_features) for name in fixed}
     init, method = getattr(estimator, "init", None), getattr(estimator, "method", None)
     if init is None or method == "fixed" or (isinstance(init, str) and init not in NAMED):
         return others
@@ -335,8 +326,3 @@ def _with_start(
         return {name + (" (start)" if name == init else ""): f for name, f in others.items()}
     name = f"{init} (start)" if isinstance(init, str) else "start"
     return others | {name: make_target_quantiles(init, n_features)}
-
-
-def _drawn_places(n_features: int) -> np.ndarray:
-    ends = np.arange(min(_N_AT_ENDS, n_features))
-    return np.unique(np.r_[spread_places(n_features, _N_PLACES), ends, n_features - 1 - ends])

@@ -13,10 +13,10 @@ from suquan.plotting._targets import SHOWN_TARGETS, standardized
 from suquan.report._page import Figure, Section, Table, Verdict
 from suquan.report._svg import figure_of
 from suquan.report._words import (
-    WHAT_A_TARGET_IS,
+    TARGET_IS,
     interval,
     listed,
-    p_value_text,
+    p_text,
     score,
     shape_of,
     signed,
@@ -161,7 +161,7 @@ def _scores_table(comparison: Comparison) -> Table:
         compared = ("reference", "", "")
         if names[k] != reference:
             row = differences[names[k]]
-            compared = (signed(row.mean), interval(row.low, row.high), p_value_text(row.p_value))
+            compared = (signed(row.mean), interval(row.low, row.high), p_text(row.p_value))
         meaning = _MEANINGS.get(names[k], "an estimator that was given")
         rows.append(
             (names[k], score(summary["mean"][k]), score(summary["std"][k]), *compared, meaning)
@@ -206,7 +206,7 @@ def _pairs_table(comparison: Comparison) -> Table:
         a, b = map(str, pair)
         if (b, a) not in rows:
             limits = interval(tests["low"][k], tests["high"][k])
-            p_values = [p_value_text(tests[name][k]) for name in ("p_t", "p_t_holm")]
+            p_values = [p_text(tests[name][k]) for name in ("p_t", "p_t_holm")]
             rows[a, b] = (a, b, signed(tests["difference"][k]), limits, *p_values)
     return Table(
         f"All {len(rows)} pairs of methods: mean difference (first minus second), its 95% interval, and "
@@ -233,7 +233,7 @@ def _targets_section(comparison: Comparison) -> Section:
         "means that the folds agree.",
     )
     text = (
-        f"{WHAT_A_TARGET_IS} It is learned anew on the training samples of each outer fold; "
+        f"{TARGET_IS} It is learned anew on the training samples of each outer fold; "
         f"the median over the folds is {shape}."
     )
     return Section("Target learned in the folds", paragraphs=[text], figures=[figure])
@@ -264,8 +264,8 @@ def _permutation_section(comparison: Comparison) -> Section:
     )
     text = (
         f"Is there any signal? {VERDICT_METHOD} on {len(means)} random shuffles of the labels gives "
-        f"{shuffled}; {found}. p = {p_value_text(p_value)}; the smallest possible value with so "
-        f"many shuffles is {p_value_text(1 / (1 + len(means)))}. The verdict does not use this."
+        f"{shuffled}; {found}. p = {p_text(p_value)}; the smallest possible value with so "
+        f"many shuffles is {p_text(1 / (1 + len(means)))}. The verdict does not use this."
     )
     return Section("Shuffled labels", paragraphs=[text], figures=[figure])
 

@@ -12,7 +12,7 @@ from suquan.plotting import ObjectiveDisplay, TargetQuantileDisplay
 from suquan.plotting._targets import SHOWN_TARGETS
 from suquan.report._page import Section, Table
 from suquan.report._svg import figure_of
-from suquan.report._words import WHAT_A_TARGET_IS, listed, listing, shape_of
+from suquan.report._words import TARGET_IS, listed, listing, shape_of
 
 N_TOP = 20
 _TOLD = {
@@ -72,7 +72,7 @@ def estimator_sections(
     parts = []
     if hasattr(estimator, "coef_"):
         parts.append(_features_section(estimator, feature_names, n_top))
-    text = f"{WHAT_A_TARGET_IS} That of the model fitted to all samples is {shape}."
+    text = f"{TARGET_IS} That of the model fitted to all samples is {shape}."
     tables = [_model_table(estimator, method)]
     return [Section("Model", paragraphs=[text], figures=figures, tables=tables, sections=parts)]
 

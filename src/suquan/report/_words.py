@@ -8,7 +8,7 @@ import numpy as np
 from suquan.plotting._targets import nearest_target
 from suquan.report._page import Table
 
-WHAT_A_TARGET_IS = "The target is the distribution of values that every sample is given."
+TARGET_IS = "The target is the distribution of values that every sample is given."
 # Root mean square distance below which two targets look alike; their correlation is then 0.955 or more.
 _ALIKE = 0.3
 
@@ -68,7 +68,7 @@ def interval(low: float, high: float) -> str:
     return f"{low:+.4f} to {high:+.4f}" if np.isfinite(high - low) else "–"
 
 
-def p_value_text(value: float) -> str:
+def p_text(value: float) -> str:
     """A p-value with the digits that matter."""
     return "< 0.0001" if value < 1e-4 else score(value, ".4f" if value < 0.01 else ".3f")
 
