@@ -34,11 +34,11 @@ def peak_bytes(model, X, y):
 
 
 def allowed_bytes(shape, method):
-    """Twice the ranks of 2 bytes, a float32 design and a square; crossfit's rows; blocks."""
+    """Twice the ranks of 2 bytes, a float32 design and a square; crossfit's rows and their square; blocks."""
     n_entries = shape[0] * shape[1]
     arrays = 2 * ((2 + 4) * n_entries + 8 * min(shape) ** 2)
     if method == "crossfit":
-        arrays += N_REPEATS * 4 * n_entries
+        arrays += N_REPEATS * 4 * n_entries + 2 * 8 * min(N_REPEATS * shape[0], shape[1]) ** 2
     return arrays + BLOCKS
 
 
