@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,12 +85,12 @@ def check_row_blocks(X: Any, *, name: str = "X", min_samples: int = 1) -> Any:
 # ----------------------------------------------------------------------------------------- inside the tasks
 
 
-class RowBlock:
-    """Rows `start` to `stop` (exclusive) of the samples, for messages from inside a task."""
+class RowBlock(NamedTuple):
+    """Block with the rows `start` to `stop` (exclusive) of the samples, for messages."""
 
-    def __init__(self, block_info: dict) -> None:
-        self.start, self.stop = block_info[0]["array-location"][0]
-        self.number = block_info[0]["chunk-location"][0]
+    number: int
+    start: int
+    stop: int
 
     def __str__(self) -> str:
         if self.stop == self.start:
@@ -203,7 +203,7 @@ def map_row_blocks(
 def _on_block(
     block: np.ndarray, *others: np.ndarray, function: Callable, options: dict, block_info: dict
 ) -> np.ndarray:
-    where = RowBlock(block_info)
+    where = RowBlock(block_info[0]["chunk-location"][0], *block_info[0]["array-location"][0])
     with where.named():
         return function(block, *others, where=where, **options)
 
@@ -369,4 +369,4 @@ def _block_of_task(error: Exception, X: Any) -> str:
         return f"the task {key!s}"
     bounds = np.cumsum([0, *X.chunks[0]])
     k = places[0]
-    return f"block {k} (rows {bounds[k]} to {bounds[k + 1] - 1})"
+    return str(RowBlock(k, bounds[k], bounds[k + 1]))

@@ -66,7 +66,7 @@ class BlockOperator:
 
     def sum_matrix(self, c: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i, in one pass."""
-        return self.blocks.sum(sum_matrix, c, whole=True)[0]
+        return self.blocks.sum(sum_matrix, c)[0]
 
     def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i f, in one pass, for the contrast c of :meth:`BlockedProblem.class_contrast`."""

@@ -162,7 +162,7 @@ def loss_side(
     if n_rows * request.loss.n_outputs > request.n_knots:
         return SummedRows(blocks, request, n_rows, y, s)
     parts = blocks.collect(rows_and_labels, request)
-    D, y, s = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    D, y, s = (np.concatenate(parts[k::3]) for k in range(3))
     return RowsInMemory(D, request.loss, y, s, request.fit_intercept)
 
 

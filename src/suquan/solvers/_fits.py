@@ -1,4 +1,4 @@
-"""What the w-step's solvers return and agree on: the fit, weights of folds, curvature, perfect fits."""
+"""What the w-step's solvers return and agree on: the fit, weights, curvature, perfect fits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from suquan.losses import Curvature, DiagonalCurvature, Loss
-from suquan.solvers._algebra import Array, MaybeArray
+from suquan.solvers._products import Array, MaybeArray
 
 TOL = 1e-8
 MAX_ITER = 200
@@ -50,33 +50,6 @@ class LinearFit:
     converged: bool
     dual: MaybeArray = None
     design: object = field(default=None, repr=False, compare=False)
-
-
-class FoldWeights(np.ndarray):
-    """Weights of fits that each leave some samples out: s on the samples kept, over their sum there.
-
-    Parameters
-    ----------
-    s : ndarray of shape (n_samples,)
-    kept : list of ndarray
-        Numbers of the samples that each fit keeps, or their mask.
-
-    Returns
-    -------
-    ndarray of shape (n_fits, n_samples)
-    """
-
-    def __new__(cls, s: Array, kept: list[Array]) -> FoldWeights:
-        """One row per fit."""
-        S: Array = np.zeros((len(kept), len(s)))
-        for row, samples in zip(S, kept, strict=True):
-            row[samples] = s[samples] / s[samples].sum()
-        return S.view(cls)
-
-
-def null_intercept(loss: Loss, y: Array, s: Array) -> Array:
-    """Best intercept of the model without features, of shape (n_outputs,)."""
-    return loss.best_constant(y, s)
 
 
 def normalised(S: Array) -> Array:

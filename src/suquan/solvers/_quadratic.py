@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from suquan.losses import Curvature, DiagonalCurvature
-from suquan.solvers._algebra import Array, cholesky, cholesky_solve
+from suquan.solvers._products import Array, cholesky, cholesky_solve
 
 # Most rows of a system of several outputs.
 _MOST_ROWS = 2000
@@ -34,8 +34,6 @@ _MAX_NEWTON, _MAX_NEWTON_OF_STEP = 100, 30
 _MAX_HALVINGS = 30
 _LEAST_CURVATURE, _LARGEST_GROWTH = 1e-30, 1e30  # so that no number overflows
 _FEW_NEWTON = 4  # steps of an easy proximal step, after which a much longer one is tried
-# Entries of Z that are formed at a time.
-_BLOCK_ENTRIES = 1 << 22
 
 
 class QuadraticModel:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import numpy as np
 
 from suquan.losses import Curvature, Loss
-from suquan.solvers._algebra import Array, as_floats
 from suquan.solvers._fits import (
     MAX_ITER,
     TOL,
@@ -28,9 +27,14 @@ from suquan.solvers._fits import (
     normalised,
     of_samples,
 )
-from suquan.solvers._products import column_products, row_products
+from suquan.solvers._products import (
+    Array,
+    as_floats,
+    column_products,
+    one_blas_thread,
+    row_products,
+)
 from suquan.solvers._quadratic import QuadraticModel
-from suquan.solvers._threads import one_blas_thread
 from suquan.solvers.newton import line_search
 
 __all__ = ["solve_elastic_net"]

@@ -10,12 +10,12 @@ Parameters ``theta`` of a batch have shape (n_fits, n_outputs, n_parameters), an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from suquan.solvers._algebra import Array, MaybeArray
+from suquan.solvers._products import Array, MaybeArray
 
 Product = Callable[[Array], Array]
 
@@ -60,9 +60,7 @@ def lower(first: Point, second: Point) -> Point:
 class NewtonProblem(Protocol):
     """What :func:`newton` asks; `fits` are the numbers of the fits that the other arguments belong to."""
 
-    @property
-    def max_products(self) -> int:
-        """Products that conjugate gradients may use for one step."""
+    max_products: int  # that conjugate gradients may use for one step
 
     def evaluate(self, fits: Array, theta: Array) -> list[Point]:
         """The fits at theta."""
@@ -76,22 +74,16 @@ class NewtonProblem(Protocol):
     def preconditioner(self, fits: Array, points: list[Point]) -> Product:
         """Products with approximate inverses of the Hessians."""
 
-    def adapt(self, n_products: int, reached: bool) -> None:
-        """Learn how many products the last step took, and whether they were enough."""
-
-
-class Solution(NamedTuple):
-    """Last point of a fit, the Newton steps to it, and its relative gap before the last one."""
-
-    point: Point
-    n_iter: int
-    criterion: float
+    def adapt(self, n_products: int) -> None:
+        """Learn how many products the last step took."""
 
 
 def newton(
     problem: NewtonProblem, points: list[Point], floor: float, tol: float, max_iter: int
-) -> list[Solution]:
+) -> Iterator[tuple[Point, int, float]]:
     """Minimise the objectives of all fits from their `points`.
+
+    Returns the last point of each fit, the Newton steps to it, and its relative gap before the last one.
 
     A fit ends once half its squared Newton decrement, ½ gᵀH⁻¹g, is at most `tol` times its objective, or times
     `floor` where that is larger, and the step to the next point was solved accurately; or where no step lowers
@@ -107,7 +99,7 @@ def newton(
         scale = np.maximum([point.objective for point in present], floor)
         scaled = precondition(gradient)
         gap = 0.5 * dots(gradient, scaled) / scale
-        step, n_products, reached, accurate = conjugate_gradients(
+        step, n_products, accurate = conjugate_gradients(
             problem.hessian(running, present),
             precondition,
             gradient,
@@ -129,11 +121,8 @@ def newton(
         running = running[((criterion[running] > tol) | ~done) & (lengths > 0.0)]
         if not len(running):
             break
-        problem.adapt(n_products, reached)
-    return [
-        Solution(*of_fit)
-        for of_fit in zip(points, n_iter.tolist(), criterion.tolist(), strict=True)
-    ]
+        problem.adapt(n_products)
+    return zip(points, n_iter.tolist(), criterion.tolist(), strict=True)
 
 
 def _forcing(gap: Array, tol: float) -> Array:
@@ -204,7 +193,7 @@ def conjugate_gradients(
     forcing: Array,
     last_decrement: Array,
     limit: int,
-) -> tuple[Array, int, bool, Array]:
+) -> tuple[Array, int, Array]:
     """Solve H step = −gradient for every fit of a batch at once.
 
     Parameters
@@ -224,8 +213,6 @@ def conjugate_gradients(
     -------
     step : ndarray of the shape of ``gradient``
     n_products : int
-    reached : bool
-        Whether every fit came down to ``forcing`` times its first residual.
     accurate : ndarray of bool, shape (n_fits,)
         Which fits came down to what the last step needs.
     """
@@ -245,10 +232,10 @@ def conjugate_gradients(
         accurate |= usable & (energy <= last_target)
         goal = np.where(dots(-gradient, step) <= last_decrement, last_target, target)
         if not np.any(energy > goal):
-            return step, n_products, True, accurate
+            return step, n_products, accurate
         ratio = np.where(previous > 0.0, energy / np.where(previous > 0.0, previous, 1.0), 0.0)
         direction = scaled + ratio[:, None, None] * direction
-    return step, limit, not np.any(energy > target), accurate
+    return step, limit, accurate
 
 
 def dots(V: Array, W: Array) -> Array:

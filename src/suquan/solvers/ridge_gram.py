@@ -26,20 +26,17 @@ from scipy.linalg import cho_factor, cho_solve
 
 from suquan._blocks import on_threads
 from suquan.losses import Curvature, Loss
-from suquan.solvers._algebra import (
+from suquan.solvers._fits import LinearFit, damped_curvature, negligible
+from suquan.solvers._products import (
     Array,
     MaybeArray,
     cholesky,
     cholesky_inverse,
     cholesky_solve,
+    column_products,
+    n_threads,
+    slices,
 )
-from suquan.solvers._fits import (
-    LinearFit,
-    damped_curvature,
-    negligible,
-)
-from suquan.solvers._products import column_products, slices
-from suquan.solvers._threads import n_threads
 from suquan.solvers.newton import Point, Product, lower, newton
 from suquan.solvers.ridge_features import FeatureSolver
 
@@ -122,7 +119,7 @@ class DualProblem:
 
         return self._solver(roots, fits, solve)
 
-    def adapt(self, n_products: int, reached: bool) -> None:
+    def adapt(self, n_products: int) -> None:
         """Nothing to learn: the factors are fresh, or shared to the end."""
 
     def system(self, root: Array) -> Array:
