@@ -179,7 +179,7 @@ class Blocks:
             for part in rows
         ]
         self._blocks: tuple = ()
-        with self._readable_errors(), quiet():
+        with self._readable_errors():
             self._blocks = dask.persist(*ranked)
         self.kept_bytes = _KEPT_SHARE * _memory()
 
@@ -246,7 +246,7 @@ class Blocks:
                     "the Dask client with which the fit began is closed, and the blocks are gone with it. "
                     "Keep it open until the fit is done."
                 )
-            with self._readable_errors(), quiet(), threadpool_limits(1, "blas"):
+            with self._readable_errors(), threadpool_limits(1, "blas"):
                 return list(chain.from_iterable(dask.compute(tasks(_shared(*arguments)))[0]))
 
         self.n_passes += 1
@@ -256,9 +256,13 @@ class Blocks:
 
     @contextmanager
     def _readable_errors(self) -> Iterator[None]:
-        """Name the block in errors, which come from reading it where they do not name it yet."""
+        """Name the block in errors, which come from reading it where they do not name it yet.
+
+        Labels and weights travel with the graph on purpose, because a lost block needs them: no warning.
+        """
         try:
-            with readable_errors(self._failed_block):
+            with readable_errors(self._failed_block), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Sending large graph")
                 yield
         except (DaskBlockError, DaskConnectionError):
             raise
@@ -345,14 +349,6 @@ def _named(function: Callable, name: str, driver: int, arguments: tuple, *blocks
 def _limit_worker() -> Any:
     """One BLAS thread in this worker process from now on: Dask's own threads fill the cores."""
     return threadpool_limits(1, "blas")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No warning that labels and weights travel with the graph: that is meant, a lost block needs them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sending large graph")
-        yield
 
 
 def _memory() -> float:

@@ -20,9 +20,16 @@ import numpy as np
 from suquan._dask.blocks import Blocks, RankedBlock
 from suquan.losses import Loss
 from suquan.solvers import _products
-from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, ignores_shifts, negligible
 from suquan.solvers.linear import RidgeDesign
-from suquan.solvers.newton import Point, Product
+from suquan.solvers.newton import (
+    MAX_ITER,
+    TOL,
+    LinearFit,
+    Point,
+    Product,
+    ignores_shifts,
+    negligible,
+)
 from suquan.solvers.ridge_features import Conditioning, DenseSums, FeatureProblem, theta_of
 
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
@@ -97,12 +104,6 @@ class Fits:
         models = None if self.models is None else self.models[which]
         return replace(self, models=models, totals=self.totals[which])
 
-    def sums(self, block: RankedBlock, request: DesignRequest) -> DenseSums:
-        """Sums over the block's samples."""
-        train = 1.0 if self.models is None else block.trains[self.models]
-        S = np.atleast_2d(train * block.s / self.totals[:, None])
-        return DenseSums(request.design(block), self.loss, block.y, S)
-
     def points(
         self, block: RankedBlock, request: DesignRequest, theta: np.ndarray, damping: Any = None
     ) -> tuple[DenseSums, np.ndarray, list[Point]]:
@@ -110,7 +111,9 @@ class Fits:
 
         The scores are remembered: an evaluation is followed by products with Hessians at the same theta.
         """
-        sums, which = self.sums(block, request), np.arange(len(theta))
+        train = 1.0 if self.models is None else block.trains[self.models]
+        S = np.atleast_2d(train * block.s / self.totals[:, None])
+        sums, which = DenseSums(request.design(block), self.loss, block.y, S), np.arange(len(theta))
         token, make = token_of(request.f, request.means, theta), partial(sums.scores, theta)
         scores = block.remembered("scores", token, make, keep=True)
         points = sums.points(which, theta, scores)

@@ -17,16 +17,6 @@ from __future__ import annotations
 import numpy as np
 
 from suquan.losses import Curvature, Loss
-from suquan.solvers._fits import (
-    MAX_ITER,
-    TOL,
-    LinearFit,
-    damped_curvature,
-    ignores_shifts,
-    negligible,
-    normalised,
-    of_samples,
-)
 from suquan.solvers._products import (
     Array,
     as_floats,
@@ -35,7 +25,17 @@ from suquan.solvers._products import (
     row_products,
 )
 from suquan.solvers._quadratic import QuadraticModel
-from suquan.solvers.newton import line_search
+from suquan.solvers.newton import (
+    MAX_ITER,
+    TOL,
+    LinearFit,
+    damped_curvature,
+    ignores_shifts,
+    line_search,
+    negligible,
+    normalised,
+    of_samples,
+)
 
 __all__ = ["solve_elastic_net"]
 

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from suquan.losses import Loss
-from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, normalised
 from suquan.solvers._products import Array, as_floats, one_blas_thread
+from suquan.solvers.newton import MAX_ITER, TOL, LinearFit, normalised
 from suquan.solvers.ridge_features import FeatureSolver
 from suquan.solvers.ridge_gram import GramSolver
 

@@ -16,13 +16,6 @@ from typing import Any
 import numpy as np
 
 from suquan.losses import Curvature, Loss
-from suquan.solvers._fits import (
-    LinearFit,
-    damped_curvature,
-    ignores_shifts,
-    negligible,
-    of_samples,
-)
 from suquan.solvers._products import (
     Array,
     CentredDesign,
@@ -31,7 +24,17 @@ from suquan.solvers._products import (
     cholesky,
     cholesky_solve,
 )
-from suquan.solvers.newton import Point, Product, lower, newton
+from suquan.solvers.newton import (
+    LinearFit,
+    Point,
+    Product,
+    damped_curvature,
+    ignores_shifts,
+    lower,
+    negligible,
+    newton,
+    of_samples,
+)
 
 # Logarithm of the ratio of two mean curvatures that may share a factor.
 _SAME_FACTOR = 0.25
@@ -260,10 +263,11 @@ class FeatureProblem:
         return gradient
 
     def hessian(self, fits: Array, points: list[Point]) -> Product:
-        """Products with the Hessians of the objectives."""
+        """Products with the Hessians of the objectives; counted, to know when a new preconditioner pays."""
         of_losses = self.sums.hessian(fits, points)
 
         def product(V: Array) -> Array:
+            self.shared.products_left -= 1
             out = of_losses(V)
             out[..., :-1] += 2.0 * self.alpha * V[..., :-1]
             return out
@@ -283,10 +287,6 @@ class FeatureProblem:
         scales = np.full(self.sums.n_features + 1, curvature * self.sums.spread + 2.0 * self.alpha)
         scales[-1] = curvature
         return lambda R: self._balance(R / scales)
-
-    def adapt(self, n_products: int) -> None:
-        """Count the products, which decide when a new preconditioner pays."""
-        self.shared.products_left -= n_products
 
     def _balance(self, R: Array) -> Array:
         return R - R.mean(axis=1, keepdims=True) if self.balanced else R

@@ -22,11 +22,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from suquan._blocks import on_threads
 from suquan.losses import Curvature, Loss
-from suquan.solvers._fits import LinearFit, damped_curvature, negligible
 from suquan.solvers._products import (
     Array,
     MaybeArray,
@@ -37,7 +35,15 @@ from suquan.solvers._products import (
     n_threads,
     slices,
 )
-from suquan.solvers.newton import Point, Product, lower, newton
+from suquan.solvers.newton import (
+    LinearFit,
+    Point,
+    Product,
+    damped_curvature,
+    lower,
+    negligible,
+    newton,
+)
 from suquan.solvers.ridge_features import FeatureSolver
 
 # Products for one Newton step; fits that need more are left to a factor of their own.
@@ -119,9 +125,6 @@ class DualProblem:
 
         return self._solver(roots, fits, solve)
 
-    def adapt(self, n_products: int) -> None:
-        """Nothing to learn: the factors are fresh, or shared to the end."""
-
     def system(self, root: Array) -> Array:
         """B = 2 alpha + diag(root) (G + shift) diag(root), definite where the curvature vanishes too."""
         B = self.G + self.shift
@@ -189,18 +192,13 @@ class FoldInverse:
         self.inverse = cholesky_inverse(cholesky(problem.system(root)))
         self.roots = root * kept
         self.left_out = [np.flatnonzero(~has) for has in kept]
-        self.corners = [
-            cho_factor(self.inverse[np.ix_(rows, rows)], check_finite=False) if len(rows) else None
-            for rows in self.left_out
-        ]
+        self.corners = [np.linalg.inv(self.inverse[np.ix_(out, out)]) for out in self.left_out]
 
     def solve(self, Q: Array, fits: Array) -> Array:
         """Solve the system of every fit for the rows of Q, which are 0 for samples left out."""
         Z, Q = Q @ self.inverse, Q.copy()
         for q, z, k in zip(Q, Z, fits.tolist(), strict=True):
-            rows = self.left_out[k]
-            if len(rows):
-                q[rows] = -cho_solve(self.corners[k], z[rows], check_finite=False)
+            q[self.left_out[k]] = -(self.corners[k] @ z[self.left_out[k]])
         return Q @ self.inverse
 
 
@@ -245,7 +243,10 @@ class GramSolver:
         if loss.n_outputs > 1 or loss.couples_samples:
             return self._solve_on_root(loss, y, S, alpha, tol, max_iter, start)
         options = (alpha, tol, max_iter, start)
-        if not _share_an_inverse(S, start):
+        # One inverse serves several fits that leave out at most half of the samples each.
+        n_left_out = (S == 0.0).sum(axis=1).max()
+        knows_all = start is not None and start.dual is not None
+        if not (knows_all and len(S) > 2 and 2 * n_left_out <= S.shape[1]):
             return [self._solve(loss, y, s[None], *options)[0] for s in S]
         fits = []
         for first in range(0, len(S), _MOST_FOLDS):
@@ -326,14 +327,6 @@ class GramSolver:
         fits = solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
         inverse = vectors / roots
         return [replace(fit, dual=fit.w @ inverse.T, w=None, design=self) for fit in fits]
-
-
-def _share_an_inverse(S: Array, start: LinearFit | None) -> bool:
-    """Whether the fits leave out few enough samples each, and are enough, for one inverse."""
-    if start is None or start.dual is None or len(S) < 3:
-        return False
-    n_left_out = (S == 0.0).sum(axis=1)
-    return bool(2 * n_left_out.max() <= S.shape[1])
 
 
 def _centre(G: Array) -> Array:
