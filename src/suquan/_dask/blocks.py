@@ -157,25 +157,23 @@ class Blocks:
     rows : list of BlockRows
         Of the blocks with used rows.
     ties, missing : str
+
+    Attributes
+    ----------
     journal : Journal or None
         Where the results of passes are kept, for a fit that is resumed.
     """
 
-    def __init__(
-        self, X: Any, rows: list[BlockRows], ties: str, missing: str, journal: Journal | None
-    ) -> None:
-        self.rows, self.journal = rows, journal
+    def __init__(self, X: Any, rows: list[BlockRows], ties: str, missing: str) -> None:
+        self.rows = rows
+        self.journal: Journal | None = None
         self.n_samples, self.n_features = sum(len(part.labels.y) for part in rows), X.shape[1]
         self.n_passes = 0
         self._values = X.to_delayed().ravel()
         self._client = active_client()
+        rank = partial(rank_block, ties=ties, missing=missing)
         ranked = [
-            task(
-                rank_block,
-                part,
-                self._values[part.where.number],
-                arguments=_shared(part, ties, missing),
-            )
+            task(rank, part, self._values[part.where.number], arguments=_shared(part))
             for part in rows
         ]
         self._blocks: tuple = ()

@@ -50,9 +50,8 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     check_method(settings, samples)
     splits = crossfit_splits(settings, samples.loss, samples.y, as_numpy(groups), samples.used)
     weights = fit_weights(settings, samples.weights, samples.labels)
-    blocks = Blocks(
-        X, _block_rows(X, samples, weights, splits), settings.ties, settings.missing, None
-    )
+    rows = _block_rows(X, samples, weights, splits)
+    blocks = Blocks(X, rows, settings.ties, settings.missing)
     y, weights = samples.y[samples.used], weights[samples.used]
     blocks.journal = _journal(settings, blocks, y, weights, splits)
     operator: Any = BlockOperator(blocks)

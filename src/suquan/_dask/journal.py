@@ -117,7 +117,7 @@ class Journal:
     """
 
     def __init__(self, directory: Path, identity: dict[str, str]) -> None:
-        self.directory, self.count, self.n_recalled = directory, 0, 0
+        self.directory, self.count = directory, 0
         header = directory / _HEADER
         if header.exists():
             _check_identity(header, identity)
@@ -132,7 +132,6 @@ class Journal:
         question = fingerprint(name, *arguments)
         known = _read(path, question)
         if known is not None:
-            self.n_recalled += 1
             return known
         result = compute()
         _write(path, question, result)

@@ -225,7 +225,6 @@ class BlockDesign(RidgeDesign):
         y: np.ndarray,
         s: np.ndarray,
         totals: np.ndarray,
-        *,
         dtype: Any,
         fit_intercept: bool,
     ) -> None:

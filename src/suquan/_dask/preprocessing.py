@@ -56,34 +56,22 @@ def normalize(
     X = check_row_blocks(X, min_samples=0)
     dtype = kernel_dtype(X.dtype)
     _check_fits(f, dtype)
+    rules = {"missing": missing, "infinite": infinite, "feature_names": feature_names}
     return map_row_blocks(
-        _normalize_block,
-        X,
-        dtype=dtype,
-        name="quantile_normalize",
-        f=f,
-        ties=ties,
-        missing=missing,
-        infinite=infinite,
-        feature_names=feature_names,
+        _normalize_block, X, dtype=dtype, name="quantile_normalize", f=f, ties=ties, rules=rules
     )
 
 
 def _normalize_block(
-    block: np.ndarray,
-    where: RowBlock,
-    f: np.ndarray,
-    ties: str,
-    missing: str,
-    infinite: str,
-    feature_names: Any,
+    block: np.ndarray, where: RowBlock, f: np.ndarray, ties: str, rules: dict
 ) -> np.ndarray:
-    if infinite == "error":
-        where.check(block, missing="ignore", infinite="error", feature_names=feature_names)
+    """Normalised samples of a block; messages name the sample by its row in the whole array."""
+    if rules["infinite"] == "error":
+        where.check(block, **{**rules, "missing": "ignore"})
     try:
-        return _normalize(block, f, ties, missing, 1, feature_names)
+        return _normalize(block, f, ties, rules["missing"], 1, rules["feature_names"])
     except ValueError:
-        where.check(block, missing=missing, infinite="allow", feature_names=feature_names)
+        where.check(block, **{**rules, "infinite": "allow"})
         raise
 
 
@@ -125,26 +113,12 @@ def learn(
 
 def _learn_mean(X: Any, weights: Any, rules: dict) -> np.ndarray:
     """Every block gives its mean and weight as one vector; these are averaged in a tree."""
-    parts = map_row_blocks(
-        _mean_of_block,
-        X,
-        weights,
-        dtype=np.float64,
-        width=X.shape[1] + 1,
-        rows_out=(1,) * X.numblocks[0],
-        name="mean_of_block",
-        **rules,
-    )
+    shape = {"width": X.shape[1] + 1, "rows_out": (1,) * X.numblocks[0]}
+    parts = map_row_blocks(_mean_of_block, X, weights, dtype=np.float64, **shape, **rules)
     means = da.reduction(
-        parts,
-        chunk=_mean_of_means,
-        aggregate=_mean_of_means,
-        axis=0,
-        keepdims=True,
-        dtype=np.float64,
-        split_every=PARTS_PER_TASK,
-        meta=np.empty((0, 0)),
-    )
+        parts, chunk=_mean_of_means, aggregate=_mean_of_means, axis=0, keepdims=True,
+        dtype=np.float64, split_every=PARTS_PER_TASK, meta=np.empty((0, 0)),
+    )  # fmt: skip
     (mean,) = compute(means, blocks_of=X)
     if not mean[0, -1] > 0:
         raise ValueError(_NO_SAMPLE)
@@ -202,16 +176,9 @@ def _approximate_median(X: Any, weights: Any, rules: dict, error: float) -> np.n
     points of all blocks together: K = ⌈1/(2·error)⌉ keeps the promise.
     """
     n_points = int(np.ceil(0.5 / error))
+    shape = {"width": X.shape[1] + 1, "rows_out": (n_points,) * X.numblocks[0]}
     parts = map_row_blocks(
-        _points_of_block,
-        X,
-        weights,
-        dtype=np.float64,
-        width=X.shape[1] + 1,
-        rows_out=(n_points,) * X.numblocks[0],
-        name="points_of_block",
-        n_points=n_points,
-        **rules,
+        _points_of_block, X, weights, dtype=np.float64, n_points=n_points, **shape, **rules
     )
     return _median_over_rows(parts[:, :-1], parts[:, -1:], X)
 
@@ -237,13 +204,9 @@ def _median_over_rows(ordered: Any, weights: Any, X: Any) -> np.ndarray:
     for start in range(0, n_features, per_pass):
         places = ordered[:, start : start + per_pass].rechunk((-1, per_block))
         medians = da.map_blocks(
-            _median_of_places,
-            places,
-            whole,
-            dtype=np.float64,
-            chunks=((1,), places.chunks[1]),
-            meta=np.empty((0, 0)),
-        )
+            _median_of_places, places, whole, dtype=np.float64,
+            chunks=((1,), places.chunks[1]), meta=np.empty((0, 0)),
+        )  # fmt: skip
         part, weight = compute(medians, weights.sum(), blocks_of=X)
         if not weight > 0:
             raise ValueError(_NO_SAMPLE)
@@ -267,11 +230,7 @@ def _median_of_places(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _points_of_block(
-    block: np.ndarray,
-    weights: np.ndarray,
-    where: RowBlock,
-    n_points: int,
-    **rules: Any,
+    block: np.ndarray, weights: np.ndarray, where: RowBlock, n_points: int, **rules: Any
 ) -> np.ndarray:
     """Evenly spaced quantiles of every place, and in the last column the weight that each stands for."""
     block, w = _usable(block, weights, where, rules)

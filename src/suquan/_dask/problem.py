@@ -97,16 +97,9 @@ class BlockedProblem(JointProblem):
 
     def w_design(self, g: np.ndarray) -> Any:
         """Normalised samples, on which the w-step is solved."""
-        return BlockDesign(
-            self.blocks,
-            self.expand(g),
-            self.loss,
-            self.y,
-            self.s,
-            np.array([self.s[train].sum() for train, _ in self.splits]),
-            dtype=self.dtype,
-            fit_intercept=self.fit_intercept,
-        )
+        totals = np.array([self.s[train].sum() for train, _ in self.splits])
+        labels, kind = (self.loss, self.y, self.s, totals), (self.dtype, self.fit_intercept)
+        return BlockDesign(self.blocks, self.expand(g), *labels, *kind)
 
     def f_design(self, w: Any, samples: np.ndarray | None = None, out: Any = None) -> Any:
         """Rows of the f-step over all samples."""
@@ -117,16 +110,9 @@ class BlockedProblem(JointProblem):
     ) -> LossSide:
         """Rows of the f-step for the coefficients W of one model or of the fold models."""
         n_bytes = n_rows * self.loss.n_outputs * self.n_knots * np.dtype(self.dtype).itemsize
-        request = RowsRequest(
-            self.loss,
-            W,
-            crossed,
-            self.n_knots,
-            self.dtype,
-            self.fit_intercept,
-            weight,
-            keep=n_bytes <= self.blocks.kept_bytes,
-        )
+        kind = self.n_knots, self.dtype, self.fit_intercept
+        keep = n_bytes <= self.blocks.kept_bytes
+        request = RowsRequest(self.loss, W, crossed, *kind, weight, keep)
         return loss_side(self.blocks, request, n_rows, self.y, s)
 
     def fold_models(self, splits: Splits) -> BlockFoldModels:

@@ -222,13 +222,6 @@ class CentredDesign:
         return H
 
 
-def centred_design(A: Array, fit_intercept: bool) -> tuple[CentredDesign, float]:
-    """The design A with centred columns, and the mean square of its entries."""
-    sums, squares = column_moments(A)
-    means, spread, explicit = centring(sums, squares, len(A), fit_intercept)
-    return CentredDesign(A, means, fit_intercept, explicit), spread
-
-
 def centring(
     sums: Array, squares: Array, n_samples: int, fit_intercept: bool
 ) -> tuple[Array, float, bool]:

@@ -20,9 +20,10 @@ from suquan.solvers._products import (
     Array,
     CentredDesign,
     MaybeArray,
-    centred_design,
+    centring,
     cholesky,
     cholesky_solve,
+    column_moments,
 )
 from suquan.solvers.newton import (
     LinearFit,
@@ -302,7 +303,9 @@ class FeatureSolver:
     """
 
     def __init__(self, A: Array, fit_intercept: bool):
-        self.design, self.spread = centred_design(A, fit_intercept)
+        sums, squares = column_moments(A)
+        means, self.spread, explicit = centring(sums, squares, len(A), fit_intercept)
+        self.design = CentredDesign(A, means, fit_intercept, explicit)
         self.fit_intercept = fit_intercept
         self.conditioning = Conditioning(A.shape[1], A.dtype)
 
