@@ -240,7 +240,9 @@ class BlockDesign(RidgeDesign):
                 raise ValueError(
                     f"loss={loss.name!r} couples samples, and needs all of them at once: fit it in memory."
                 )
-            self._centre()
+            sums, squares = self.blocks.sum(column_moments, self.request)
+            means, self.spread, explicit = _products.centring(sums, squares, n, fit_intercept)
+            self.request = replace(self.request, means=means, explicit=explicit)
             self.conditioning = Conditioning(p)
 
     @property
@@ -289,14 +291,6 @@ class BlockDesign(RidgeDesign):
         (W,) = self.blocks.sum(coefficients, self.request, duals)
         W = W.reshape(len(fits), -1, W.shape[1])
         return [replace(fit, w=w, design=None) for fit, w in zip(fits, W, strict=True)]
-
-    def _centre(self) -> None:
-        """Means and spreads of the columns, in one pass."""
-        sums, squares = self.blocks.sum(column_moments, self.request)
-        means, self.spread, explicit = _products.centring(
-            sums, squares, self.blocks.n_samples, self.fit_intercept
-        )
-        self.request = replace(self.request, means=means, explicit=explicit)
 
     def _newton(self, models, alpha, tol, max_iter, start) -> list[LinearFit]:
         totals = np.ones(1) if models is None else self.totals

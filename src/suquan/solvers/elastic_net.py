@@ -37,8 +37,6 @@ from suquan.solvers.newton import (
     of_samples,
 )
 
-__all__ = ["solve_elastic_net"]
-
 _FIRST_COLUMNS = 50
 # Criterion at which the stages at larger alphas end, and their share of the iterations.
 _STAGE_TOL, _STAGE_SHARE = 1e-2, 0.1

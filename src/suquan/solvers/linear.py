@@ -30,8 +30,6 @@ from suquan.solvers.newton import MAX_ITER, TOL, LinearFit, normalised
 from suquan.solvers.ridge_features import FeatureSolver
 from suquan.solvers.ridge_gram import GramSolver
 
-__all__ = ["LinearFit", "RidgeDesign"]
-
 
 class RidgeDesign:
     """A design whose ridge problems, for any alpha, labels and weights, share one factorisation.

@@ -87,11 +87,10 @@ class DenseSums:
 
     def gradients(self, fits: Array, points: list[Point]) -> Array:
         """Gradients of the losses."""
-        slopes = [
-            self.loss.gradient(*self._at(k, point.u))
-            for k, point in zip(fits.tolist(), points, strict=True)
-        ]
-        return self._batch(self.design.adjoint(self._by_output(slopes)), len(points))
+        of_fits = zip(fits.tolist(), points, strict=True)
+        slopes = [self.loss.gradient(*self._at(k, point.u)) for k, point in of_fits]
+        gradients = self.design.adjoint(self._by_output(slopes))
+        return gradients.reshape(len(points), self.loss.n_outputs, -1)
 
     def hessian(self, fits: Array, points: list[Point]) -> Product:
         """Products with the Hessians of the losses, in the type of the design."""
@@ -100,11 +99,8 @@ class DenseSums:
 
         def product(V: Array) -> Array:
             changes = self._side_by_side(self.design.scores(_rows(V), dtype), len(V))
-            curved = [
-                curvature.product(change)
-                for curvature, change in zip(curvatures, changes, strict=True)
-            ]
-            return self._batch(self.design.adjoint(self._by_output(curved), dtype), len(V))
+            curved = [c.product(change) for c, change in zip(curvatures, changes, strict=True)]
+            return self.design.adjoint(self._by_output(curved), dtype).reshape(V.shape)
 
         return product
 
@@ -123,13 +119,8 @@ class DenseSums:
         """Curvatures of the fits, which a Newton step asks for twice."""
         if self._known is None or self._known[0] is not points:
             of_fits = zip(fits.tolist(), points, strict=True)
-            self._known = (
-                points,
-                [
-                    damped_curvature(self.loss, *self._at(k, point.u), point.damping)
-                    for k, point in of_fits
-                ],
-            )
+            found = [damped_curvature(self.loss, *self._at(k, p.u), p.damping) for k, p in of_fits]
+            self._known = points, found
         return self._known[1]
 
     def _at(self, k: int, u: Array) -> tuple[Array, Array, Array]:
@@ -148,9 +139,6 @@ class DenseSums:
         """Inverse of :meth:`_side_by_side`."""
         stacked = np.stack(scores).reshape(len(scores), -1, self.loss.n_outputs)
         return np.ascontiguousarray(stacked.transpose(0, 2, 1)).reshape(-1, len(self.y))
-
-    def _batch(self, rows: Array, n_fits: int) -> Array:
-        return rows.reshape(n_fits, self.loss.n_outputs, -1)
 
 
 def theta_of(fit: LinearFit, offset: Array, balanced: bool) -> Array:
@@ -220,12 +208,7 @@ class FeatureProblem:
     """
 
     def __init__(
-        self,
-        sums: DenseSums,
-        conditioning: Conditioning,
-        loss: Loss,
-        alpha: float,
-        balanced: bool,
+        self, sums: DenseSums, conditioning: Conditioning, loss: Loss, alpha: float, balanced: bool
     ):
         self.sums, self.shared, self.loss, self.alpha = sums, conditioning, loss, alpha
         self.balanced = balanced

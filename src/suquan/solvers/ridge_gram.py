@@ -24,7 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from suquan._blocks import on_threads
-from suquan.losses import Curvature, Loss
+from suquan.losses import Loss
 from suquan.solvers._products import (
     Array,
     MaybeArray,
@@ -93,12 +93,8 @@ class DualProblem:
 
     def gradients(self, fits: Array, points: list[Point]) -> Array:
         """The parts (Gρ, ρ, Σ slopes) of the gradients, with ρ = slopes + 2 alpha a."""
-        slopes = np.stack(
-            [
-                self.loss.gradient(*self._at(k, point.u))
-                for k, point in zip(fits.tolist(), points, strict=True)
-            ]
-        )
+        of_fits = zip(fits.tolist(), points, strict=True)
+        slopes = np.stack([self.loss.gradient(*self._at(k, point.u)) for k, point in of_fits])
         a = np.concatenate([point.theta[:, : len(self.G)] for point in points])
         return self._gradient(slopes + 2.0 * self.alpha * a, slopes)
 
@@ -140,17 +136,13 @@ class DualProblem:
     def _diagonals(self, fits: Array, points: list[Point]) -> Array:
         """Curvatures of the fits, which a Newton step asks for twice."""
         if self._known is None or self._known[0] is not points:
-            curvatures: list[Curvature] = [
-                damped_curvature(self.loss, *self._at(k, point.u), point.damping)
-                for k, point in zip(fits.tolist(), points, strict=True)
-            ]
-            self._known = points, np.stack([curvature.diagonal() for curvature in curvatures])
+            of_fits = zip(fits.tolist(), points, strict=True)
+            found = [damped_curvature(self.loss, *self._at(k, p.u), p.damping) for k, p in of_fits]
+            self._known = points, np.stack([curvature.diagonal() for curvature in found])
         return self._known[1]
 
     def _gradient(self, rho: Array, slopes: Array) -> Array:
-        totals = (
-            slopes.sum(axis=1, keepdims=True) if self.fit_intercept else np.zeros((len(rho), 1))
-        )
+        totals = slopes.sum(axis=1, keepdims=True) * self.fit_intercept
         return np.concatenate([rho @ self.G, rho, totals], axis=1)[:, None]
 
     def _solver(self, roots: Array, fits: Array, solve) -> Product:
