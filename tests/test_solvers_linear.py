@@ -14,11 +14,16 @@ from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
 from suquan.solvers import _products as products_module
 from suquan.solvers import _quadratic as quadratic_module
 from suquan.solvers import ridge_gram
-from suquan.solvers._algebra import cholesky
-from suquan.solvers._products import column_products, row_products
-from suquan.solvers._threads import n_threads, one_blas_thread
+from suquan.solvers._products import (
+    cholesky,
+    column_products,
+    n_threads,
+    one_blas_thread,
+    row_products,
+)
 from suquan.solvers.alternation import W_TOL
-from suquan.solvers.linear import FoldWeights, RidgeDesign, solve_w
+from suquan.solvers.elastic_net import solve_elastic_net
+from suquan.solvers.linear import RidgeDesign
 
 RELATIVE_ALPHAS = [1e-9, 1e-3, 1e2]  # times n_features
 SHAPES = {"wide": (40, 150), "tall": (200, 30), "square": (50, 50)}
@@ -36,6 +41,13 @@ def few_blas_threads():
     """Small matrices: more threads only wait for each other."""
     with threadpool_limits(1):
         yield
+
+
+def solve_w(A, loss, y, s, alpha, l1_ratio=0.0, *, fit_intercept=True, **options):
+    """One fit by the solver of its penalty."""
+    if l1_ratio == 0.0:
+        return RidgeDesign(A, fit_intercept=fit_intercept).solve(loss, y, s, alpha, **options)
+    return solve_elastic_net(A, loss, y, s, alpha, l1_ratio, fit_intercept=fit_intercept, **options)
 
 
 def make_data(name, shape, dtype=np.float64, seed=0, noise=1.0, balance=0.0):
@@ -644,14 +656,6 @@ def test_scores_are_accurate_at_the_tolerance_of_the_rounds(name, shape, alpha):
         np.testing.assert_allclose(fit.u, exact.u, rtol=1e-7, atol=1e-6)
 
 
-def test_fold_weights_are_those_of_the_samples_kept():
-    s = np.array([1.0, 2.0, 3.0, 4.0])
-    masks = [np.array([True, False, True, True]), np.array([True, True, False, False])]
-    expected = [[1 / 8, 0, 3 / 8, 4 / 8], [1 / 3, 2 / 3, 0, 0]]
-    for kept in (masks, [np.flatnonzero(mask) for mask in masks]):
-        np.testing.assert_allclose(np.asarray(FoldWeights(s, kept)), expected)
-
-
 # ---------------------------------------------------------------------------- products and threads
 
 
@@ -696,7 +700,7 @@ def test_fits_are_the_same_bits_at_any_number_of_threads(set_threads, name, dtyp
 
     def solutions(n_threads):
         set_threads(n_threads)
-        S = FoldWeights(np.ones(len(y)), kept)
+        S = np.array(kept, dtype=float)
         return [fit.w for fit in RidgeDesign(A).solve_many(LOSSES[name], y, S, 1e-3)]
 
     np.testing.assert_array_equal(solutions(1), solutions(3))

@@ -36,8 +36,3 @@ def is_dask_array(X: Any) -> bool:
 def as_numpy(values: Any) -> Any:
     """One value per sample in memory, where it is a Dask collection."""
     return values.compute() if hasattr(values, "dask") else values
-
-
-def block_name(number: int, start: int, n_rows: int) -> str:
-    """How messages call a block."""
-    return f"block {number} of X (rows {start} to {start + n_rows - 1})"

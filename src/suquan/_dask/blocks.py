@@ -13,17 +13,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import dask
 import numpy as np
 from sklearn.utils.validation import check_array
 from threadpoolctl import threadpool_limits
 
-from suquan._dask._common import DaskBlockError, DaskConnectionError, block_name
-from suquan._dask.collections import active_client, readable_errors
+from suquan._dask._common import DaskBlockError, DaskConnectionError
+from suquan._dask.collections import RowBlock, active_client, readable_errors
 from suquan._dask.journal import Journal
 from suquan.ranking import RANKED_DTYPES, SampleOperator
+
+Arrays = list[np.ndarray]
 
 # A pass works on so many values of a block at a time, so that their design is small.
 _PART_VALUES = 1 << 22
@@ -34,41 +37,31 @@ _USUAL_MEMORY = 8e9  # of a machine that does not tell
 
 
 @dataclass
-class RankedBlock:
-    """The used rows of a block: ranks, labels, weights, and which fold models see or score them.
+class Labels:
+    """Labels and weights of used rows, and which fold models see or score them.
 
     Attributes
     ----------
-    operator : SampleOperator
     y, s : ndarray of shape (n_rows,)
         Labels as the loss wants them, and weights; those of all blocks sum to 1.
     train, test : ndarray of uint8
         Bits of the models, packed along the first axis.
     n_models : int
     first : int
-        Number of used rows in the blocks before.
-    memo : dict
-        What the last passes computed and the next may use again; never needed, so not sent along.
-    parts : list of RankedBlock
-        The block cut into pieces whose designs are small, once they were asked for.
+        Number of used rows before these.
     """
 
-    operator: SampleOperator
     y: np.ndarray
     s: np.ndarray
     train: np.ndarray
     test: np.ndarray
     n_models: int
     first: int
-    memo: dict = field(default_factory=dict, repr=False, compare=False)
-    parts: list[RankedBlock] = field(default_factory=list, repr=False, compare=False)
 
-    def __getstate__(self) -> dict:
-        return {**self.__dict__, "memo": {}, "parts": []}
-
-    def __sizeof__(self) -> int:
-        arrays = (self.operator.codes, self.y, self.s, self.train, self.test)
-        return sum(array.nbytes for array in arrays)
+    def take(self, rows: slice) -> Labels:
+        """Those of consecutive rows; views."""
+        labels = self.y[rows], self.s[rows], self.train[:, rows], self.test[:, rows]
+        return Labels(*labels, self.n_models, self.first + rows.start)
 
     @property
     def trains(self) -> np.ndarray:
@@ -80,19 +73,27 @@ class RankedBlock:
         """Which models score which rows as held out: bool, shape (n_models, n_rows)."""
         return np.unpackbits(self.test, axis=0, count=self.n_models).view(bool)
 
-    def cut(self) -> list[RankedBlock]:
-        """Pieces of consecutive rows; views, which remember for themselves."""
-        if not self.parts:
-            step = max(1, _PART_VALUES // self.operator.n_features)
-            self.parts = [
-                self._rows(slice(start, start + step)) for start in range(0, len(self.y), step)
-            ]
-        return self.parts
 
-    def _rows(self, rows: slice) -> RankedBlock:
-        labels = self.y[rows], self.s[rows], self.train[:, rows], self.test[:, rows]
-        first = self.first + rows.start
-        return RankedBlock(self.operator.take(rows), *labels, self.n_models, first)
+@dataclass
+class RankedBlock(Labels):
+    """Consecutive used rows of a block, few enough for their design to be small.
+
+    Attributes
+    ----------
+    operator : SampleOperator
+    memo : dict
+        What the last passes computed and the next may use again; never needed, so not sent along.
+    """
+
+    operator: SampleOperator
+    memo: dict = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "memo": {}}
+
+    def __sizeof__(self) -> int:
+        arrays = (self.operator.codes, self.y, self.s, self.train, self.test)
+        return sum(array.nbytes for array in arrays)
 
     def remembered(
         self, kind: Any, token: bytes, make: Callable[[], Any], *, keep: bool, alone: bool = False
@@ -115,47 +116,35 @@ class RankedBlock:
         return value
 
 
-@dataclass(frozen=True)
-class BlockRows:
-    """What the driver knows of a block's rows; it travels to the block's task.
+class BlockRows(NamedTuple):
+    """What the driver knows of a block; it travels to the block's task.
 
     Attributes
     ----------
-    number, start, n_rows : int
-        Which block, its first row and how many it has, those of weight 0 included.
-    first : int
-        Number of used rows in the blocks before.
+    where : RowBlock
+        Which block, and its rows, those of weight 0 included.
     used : ndarray of bool, or None for all
-    y, s, train, test, n_models
-        Of the used rows, as in :class:`RankedBlock`.
+    labels : Labels
+        Of the used rows.
     """
 
-    number: int
-    start: int
-    n_rows: int
-    first: int
+    where: RowBlock
     used: np.ndarray | None
-    y: np.ndarray
-    s: np.ndarray
-    train: np.ndarray
-    test: np.ndarray
-    n_models: int
-
-    @property
-    def name(self) -> str:
-        """How messages call the block."""
-        return block_name(self.number, self.start, self.n_rows)
+    labels: Labels
 
 
-def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> RankedBlock:
-    """Check and rank the used rows of a block."""
+def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> list[RankedBlock]:
+    """Check and rank the used rows of a block; a pass works on the parts one after the other."""
     X = check_array(X, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan", ensure_min_samples=0)
-    if len(X) != rows.n_rows:
-        raise ValueError(f"it has {len(X)} rows where {rows.n_rows} were announced.")
+    n_rows = rows.where.stop - rows.where.start
+    if len(X) != n_rows:
+        raise ValueError(f"it has {len(X)} rows where {n_rows} were announced.")
     if rows.used is not None:
         X = X[rows.used]
     operator = SampleOperator.from_samples(X, ties=ties, missing=missing)
-    return RankedBlock(operator, rows.y, rows.s, rows.train, rows.test, rows.n_models, rows.first)
+    step = max(1, _PART_VALUES // X.shape[1])
+    parts = [slice(start, start + step) for start in range(0, len(X), step)]
+    return [RankedBlock(**vars(rows.labels.take(k)), operator=operator.take(k)) for k in parts]
 
 
 class Blocks:
@@ -168,47 +157,46 @@ class Blocks:
     rows : list of BlockRows
         Of the blocks with used rows.
     ties, missing : str
+
+    Attributes
+    ----------
     journal : Journal or None
         Where the results of passes are kept, for a fit that is resumed.
     """
 
-    def __init__(
-        self, X: Any, rows: list[BlockRows], ties: str, missing: str, journal: Journal | None
-    ) -> None:
-        self.rows, self.journal = rows, journal
-        self.n_samples, self.n_features = sum(len(part.y) for part in rows), X.shape[1]
+    def __init__(self, X: Any, rows: list[BlockRows], ties: str, missing: str) -> None:
+        self.rows = rows
+        self.journal: Journal | None = None
+        self.n_samples, self.n_features = sum(len(part.labels.y) for part in rows), X.shape[1]
         self.n_passes = 0
         self._values = X.to_delayed().ravel()
         self._client = active_client()
+        rank = partial(rank_block, ties=ties, missing=missing)
         ranked = [
-            task(rank_block, part, self._values[part.number], arguments=(part, ties, missing))
+            task(rank, part, self._values[part.where.number], arguments=_shared(part))
             for part in rows
         ]
         self._blocks: tuple = ()
-        with self._readable_errors(), quiet():
+        with self._readable_errors():
             self._blocks = dask.persist(*ranked)
         self.kept_bytes = _KEPT_SHARE * _memory()
 
-    def sum(
-        self, function: Callable[..., list[np.ndarray]], *arguments: Any, whole: bool = False
-    ) -> list[np.ndarray]:
-        """One pass: the sums over the blocks of the arrays that ``function(block, *arguments)`` gives.
-
-        Blocks are cut into parts for it, unless it wants them `whole`.
-        """
-        of_block = function if whole else partial(sum_over_parts, function)
+    def sum(self, function: Callable[..., Arrays], *arguments: Any) -> Arrays:
+        """One pass: the sums over the blocks of the arrays that ``function(part, *arguments)`` gives."""
+        of_block = partial(sum_over_parts, function)
         return self._pass(
-            function, arguments, lambda shared: tree_sum(self._each(of_block, shared))
+            function, arguments, lambda shared: [tree_sum(self._each(of_block, shared))]
         )
 
-    def collect(self, function: Callable[..., list[np.ndarray]], *arguments: Any) -> list[list]:
-        """One pass: what ``function(block, *arguments)`` gives for each block, in order."""
-        return self._pass(function, arguments, lambda shared: self._each(function, shared))
+    def collect(self, function: Callable[..., Arrays], *arguments: Any) -> Arrays:
+        """One pass: the arrays that ``function(part, *arguments)`` gives, in order of blocks."""
+        of_block = partial(list_over_parts, function)
+        return self._pass(function, arguments, lambda shared: self._each(of_block, shared))
 
     def collect_pairs(
-        self, function: Callable[..., np.ndarray], *arguments: Any
+        self, function: Callable[..., Arrays], *arguments: Any
     ) -> Iterator[tuple[int, int, np.ndarray]]:
-        """One pass: ``function(block, other, *arguments)`` for all i ≤ j, with i and j."""
+        """One pass: the array of ``function(parts, others, *arguments)`` for all blocks i ≤ j, with i and j."""
         index = [(i, j) for i in range(len(self.rows)) for j in range(i, len(self.rows))]
 
         def tasks(shared: Any) -> list:
@@ -247,16 +235,17 @@ class Blocks:
             for future in futures
         ]
 
-    def _pass(self, function: Callable, arguments: tuple, tasks: Callable[[Any], Any]) -> Any:
-        def compute() -> Any:
+    def _pass(self, function: Callable, arguments: tuple, tasks: Callable[[Any], list]) -> Arrays:
+        """All arrays that the tasks give, from the journal where it has them."""
+
+        def compute() -> Arrays:
             if self._client is not None and self._client is not active_client():
                 raise DaskConnectionError(
                     "the Dask client with which the fit began is closed, and the blocks are gone with it. "
                     "Keep it open until the fit is done."
                 )
-            with self._readable_errors(), quiet(), threadpool_limits(1, "blas"):
-                shared = dask.delayed(arguments, traverse=False, pure=False)
-                return dask.compute(tasks(shared))[0]
+            with self._readable_errors(), threadpool_limits(1, "blas"):
+                return list(chain.from_iterable(dask.compute(tasks(_shared(*arguments)))[0]))
 
         self.n_passes += 1
         if self.journal is None:
@@ -265,9 +254,13 @@ class Blocks:
 
     @contextmanager
     def _readable_errors(self) -> Iterator[None]:
-        """Name the block in errors, which come from reading it where they do not name it yet."""
+        """Name the block in errors, which come from reading it where they do not name it yet.
+
+        Labels and weights travel with the graph on purpose, because a lost block needs them: no warning.
+        """
         try:
-            with readable_errors(self._failed_block):
+            with readable_errors(self._failed_block), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Sending large graph")
                 yield
         except (DaskBlockError, DaskConnectionError):
             raise
@@ -283,14 +276,14 @@ class Blocks:
         if self._client is None:  # nothing remembers which one it was: try them one by one
             for part in self.rows:
                 try:
-                    dask.compute(self._values[part.number])
+                    dask.compute(self._values[part.where.number])
                 except Exception:
-                    return part.name
+                    return str(part.where)
             return None
         from distributed import futures_of
 
         failed = (
-            part.name
+            str(part.where)
             for part, block in zip(self.rows, self._blocks, strict=True)
             if any(future.status == "error" for future in futures_of(block))
         )
@@ -305,28 +298,37 @@ def tree_sum(tasks: list) -> Any:
 
 
 def sum_over_parts(
-    function: Callable[..., list[np.ndarray]], block: RankedBlock, *arguments: Any
-) -> list[np.ndarray]:
+    function: Callable[..., Arrays], parts: list[RankedBlock], *arguments: Any
+) -> Arrays:
     """Sums over the parts of a block."""
-    first, *rest = block.cut()
-    total = [np.array(array) for array in function(first, *arguments)]
-    for part in rest:
+    total = [np.array(array) for array in function(parts[0], *arguments)]
+    for part in parts[1:]:
         for array, more in zip(total, function(part, *arguments), strict=True):
             array += more
     return total
 
 
+def list_over_parts(
+    function: Callable[..., Arrays], parts: list[RankedBlock], *arguments: Any
+) -> Arrays:
+    """Arrays of all parts of a block."""
+    return [array for part in parts for array in function(part, *arguments)]
+
+
 @partial(dask.delayed, pure=False)
-def _add(parts: list[list[np.ndarray]]) -> list[np.ndarray]:
+def _add(parts: list[Arrays]) -> Arrays:
     """Entry by entry sums, in the order of the parts."""
     return [sum(arrays[1:], start=np.array(arrays[0])) for arrays in zip(*parts, strict=True)]
 
 
+def _shared(*arguments: Any) -> Any:
+    """Arguments that travel to the tasks as they are, once."""
+    return dask.delayed(arguments, traverse=False, pure=False)
+
+
 def task(function: Callable, rows: BlockRows, *blocks: Any, arguments: Any) -> Any:
     """Delayed call ``function(*blocks, *arguments)`` whose failure names the block."""
-    if isinstance(arguments, tuple):
-        arguments = dask.delayed(arguments, traverse=False, pure=False)
-    return _named(function, rows.name, os.getpid(), arguments, *blocks)
+    return _named(function, str(rows.where), os.getpid(), arguments, *blocks)
 
 
 @partial(dask.delayed, pure=False)
@@ -345,14 +347,6 @@ def _named(function: Callable, name: str, driver: int, arguments: tuple, *blocks
 def _limit_worker() -> Any:
     """One BLAS thread in this worker process from now on: Dask's own threads fill the cores."""
     return threadpool_limits(1, "blas")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No warning that labels and weights travel with the graph: that is meant, a lost block needs them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sending large graph")
-        yield
 
 
 def _memory() -> float:

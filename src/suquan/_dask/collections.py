@@ -11,25 +11,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from suquan._dask._common import DaskConnectionError, is_dask_array
-
-__all__ = [
-    "DaskConnectionError",
-    "RowBlock",
-    "active_client",
-    "block_weights",
-    "check_row_blocks",
-    "compute",
-    "is_dask_array",
-    "iter_computed",
-    "map_row_blocks",
-    "readable_errors",
-    "take_rows",
-]
 
 
 def check_row_blocks(X: Any, *, name: str = "X", min_samples: int = 1) -> Any:
@@ -85,12 +71,12 @@ def check_row_blocks(X: Any, *, name: str = "X", min_samples: int = 1) -> Any:
 # ----------------------------------------------------------------------------------------- inside the tasks
 
 
-class RowBlock:
-    """Rows `start` to `stop` (exclusive) of the samples, for messages from inside a task."""
+class RowBlock(NamedTuple):
+    """Block with the rows `start` to `stop` (exclusive) of the samples, for messages."""
 
-    def __init__(self, block_info: dict) -> None:
-        self.start, self.stop = block_info[0]["array-location"][0]
-        self.number = block_info[0]["chunk-location"][0]
+    number: int
+    start: int
+    stop: int
 
     def __str__(self) -> str:
         if self.stop == self.start:
@@ -109,20 +95,18 @@ class RowBlock:
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(values.sum()):  # the usual case, without an array of marks
                 return
-        if missing == "error":
-            self._refuse(np.isnan(values), "NaN", feature_names, _MISSING_ADVICE)
-        if infinite == "error":
-            self._refuse(np.isinf(values), "infinity", feature_names, "Remove it.")
-
-    def _refuse(self, bad: np.ndarray, what: str, feature_names: Any, advice: str) -> None:
-        if not bad.any():
-            return
-        i, j = np.argwhere(bad)[0]
-        name = f" ({str(feature_names[j])!r})" if feature_names is not None else ""
-        raise ValueError(
-            f"X contains {what}, in {self} first at sample {self.start + i}, feature {j}{name}; "
-            f"{int(bad.any(axis=1).sum())} of the {len(bad)} samples of this block are concerned. {advice}"
-        )
+        for what, rule, is_bad, advice in (
+            ("NaN", missing, np.isnan, _MISSING_ADVICE),
+            ("infinity", infinite, np.isinf, "Remove it."),
+        ):
+            if rule != "error" or not (bad := is_bad(values)).any():
+                continue
+            i, j = np.argwhere(bad)[0]
+            name = f" ({str(feature_names[j])!r})" if feature_names is not None else ""
+            raise ValueError(
+                f"X contains {what}, in {self} first at sample {self.start + i}, feature {j}{name}; "
+                f"{int(bad.any(axis=1).sum())} of the {len(bad)} samples of this block are concerned. {advice}"
+            )
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -132,8 +116,7 @@ class RowBlock:
         except Exception as error:
             if _NAMED.search(str(error)):
                 raise
-            told = f"{self}: {error}"
-            raise _same_kind(error, told) from error
+            raise _same_kind(error, f"{self}: {error}") from error
 
 
 _NAMED = re.compile(r"block \d+ \((rows \d+ to \d+|empty)\)")
@@ -203,7 +186,7 @@ def map_row_blocks(
 def _on_block(
     block: np.ndarray, *others: np.ndarray, function: Callable, options: dict, block_info: dict
 ) -> np.ndarray:
-    where = RowBlock(block_info)
+    where = RowBlock(block_info[0]["chunk-location"][0], *block_info[0]["array-location"][0])
     with where.named():
         return function(block, *others, where=where, **options)
 
@@ -284,26 +267,15 @@ def iter_computed(X: Any, at_once: int | None = None) -> Iterator[tuple[int, np.
     at_once : int, default=None
         Blocks that are computed together; None: twice the threads there are.
     """
-    step = at_once or 2 * n_threads()
+    client = active_client()
+    n_threads = (os.cpu_count() or 1) if client is None else sum(client.nthreads().values())
+    step = at_once or max(2, 2 * n_threads)
     bounds = np.cumsum([0, *X.chunks[0]])
     for first in range(0, X.numblocks[0], step):
         some = X.blocks[first : first + step]
         parts = [some.blocks[k] for k in range(some.numblocks[0])]
         for k, values in enumerate(compute(*parts, blocks_of=X)):
             yield int(bounds[first + k]), values
-
-
-def n_threads() -> int:
-    """Threads of the cluster in use, or of this machine."""
-    client = active_client()
-    if client is None:
-        return os.cpu_count() or 1
-    return max(1, sum(client.nthreads().values()))
-
-
-def has_cluster() -> bool:
-    """Whether a client of a cluster is in use."""
-    return active_client() is not None
 
 
 def active_client() -> Any:
@@ -369,4 +341,4 @@ def _block_of_task(error: Exception, X: Any) -> str:
         return f"the task {key!s}"
     bounds = np.cumsum([0, *X.chunks[0]])
     k = places[0]
-    return f"block {k} (rows {bounds[k]} to {bounds[k + 1] - 1})"
+    return str(RowBlock(k, bounds[k], bounds[k + 1]))

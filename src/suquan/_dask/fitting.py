@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +11,9 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from suquan._dask._common import DaskBlockError, as_numpy, block_name
-from suquan._dask.blocks import BlockRows, Blocks, RankedBlock
-from suquan._dask.collections import check_row_blocks, take_rows
+from suquan._dask._common import as_numpy
+from suquan._dask.blocks import BlockRows, Blocks, Labels, RankedBlock
+from suquan._dask.collections import RowBlock, check_row_blocks, map_row_blocks, take_rows
 from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
 from suquan._dask.preprocessing import learn
 from suquan._dask.problem import BlockedProblem, BlockOperator
@@ -51,9 +50,8 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     check_method(settings, samples)
     splits = crossfit_splits(settings, samples.loss, samples.y, as_numpy(groups), samples.used)
     weights = fit_weights(settings, samples.weights, samples.labels)
-    blocks = Blocks(
-        X, _block_rows(X, samples, weights, splits), settings.ties, settings.missing, None
-    )
+    rows = _block_rows(X, samples, weights, splits)
+    blocks = Blocks(X, rows, settings.ties, settings.missing)
     y, weights = samples.y[samples.used], weights[samples.used]
     blocks.journal = _journal(settings, blocks, y, weights, splits)
     operator: Any = BlockOperator(blocks)
@@ -80,20 +78,9 @@ def _block_rows(
         if n_used:
             chosen = None if n_used == n_rows else used[own].copy()
             pick = slice(None) if chosen is None else chosen
-            rows.append(
-                BlockRows(
-                    number,
-                    start,
-                    int(n_rows),
-                    first,
-                    chosen,
-                    samples.y[own][pick].copy(),
-                    s[own][pick].copy(),
-                    train[:, among].copy(),
-                    test[:, among].copy(),
-                    n_models,
-                )
-            )
+            folds = train[:, among].copy(), test[:, among].copy(), n_models
+            labels = Labels(samples.y[own][pick].copy(), s[own][pick].copy(), *folds, first)
+            rows.append(BlockRows(RowBlock(number, start, start + int(n_rows)), chosen, labels))
         start, first = start + int(n_rows), first + n_used
     return rows
 
@@ -137,7 +124,7 @@ def _journal(settings: Settings, blocks: Blocks, y, weights, splits) -> Journal 
     if directory is None:
         return None
     parameters = vars(replace(settings, verbose=0))
-    sums = [part for parts in blocks.collect(checksum) for part in parts]
+    sums = blocks.collect(checksum)
     identity = {
         "parameters": fingerprint(*parameters.items()),
         "samples": fingerprint(blocks.n_features, *sums),
@@ -172,22 +159,12 @@ def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: An
         )
     if method == "transform":
         _check_output(estimator)
-    fitted = copy.copy(estimator)
-    starts = np.cumsum([0, *X.chunks[0]])
-    options: dict[str, Any] = {"drop_axis": 1}
-    if n_columns is not None:
-        options = {"chunks": (X.chunks[0], (n_columns,))}
-    return X.map_blocks(
-        _predict_block,
-        fitted=fitted,
-        method=method,
-        n_columns=n_columns,
-        starts=starts,
-        of_type=dtype,
-        dtype=dtype,
-        meta=np.empty((0,) * (1 if n_columns is None else 2), dtype),
-        **options,
-    )
+    nothing = np.empty((0, 1 if n_columns is None else n_columns), dtype)
+    predicted = map_row_blocks(
+        _predict_block, X, dtype=dtype, width=nothing.shape[1],
+        fitted=copy.copy(estimator), method=method, nothing=nothing,
+    )  # fmt: skip
+    return predicted[:, 0] if n_columns is None else predicted
 
 
 def _check_output(estimator: Any) -> None:
@@ -202,20 +179,7 @@ def _check_output(estimator: Any) -> None:
 
 
 def _predict_block(
-    X: np.ndarray,
-    fitted: Any,
-    method: str,
-    n_columns: int | None,
-    starts: np.ndarray,
-    of_type: Any,
-    block_info: Any = None,
+    X: np.ndarray, where: RowBlock, fitted: Any, method: str, nothing: np.ndarray
 ) -> np.ndarray:
-    if len(X) == 0:
-        return np.empty((0,) if n_columns is None else (0, n_columns), of_type)
-    predict: Callable = getattr(fitted, method)
-    try:
-        return predict(X)
-    except Exception as error:
-        number = block_info[0]["chunk-location"][0] if block_info else 0
-        name = block_name(number, int(starts[number]), len(X))
-        raise DaskBlockError(f"{name}: {type(error).__name__}: {error}") from error
+    """What the method gives for the rows of a block, as a matrix; `nothing` where it has no rows."""
+    return np.reshape(getattr(fitted, method)(X), (len(X), -1)) if len(X) else nothing

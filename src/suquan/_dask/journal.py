@@ -117,7 +117,7 @@ class Journal:
     """
 
     def __init__(self, directory: Path, identity: dict[str, str]) -> None:
-        self.directory, self.count, self.n_recalled = directory, 0, 0
+        self.directory, self.count = directory, 0
         header = directory / _HEADER
         if header.exists():
             _check_identity(header, identity)
@@ -132,7 +132,6 @@ class Journal:
         question = fingerprint(name, *arguments)
         known = _read(path, question)
         if known is not None:
-            self.n_recalled += 1
             return known
         result = compute()
         _write(path, question, result)
@@ -154,27 +153,18 @@ def _check_identity(header: Path, identity: dict[str, str]) -> None:
         )
 
 
-def _write(path: Path, question: str, result: Any) -> None:
-    """A list of arrays, or a list of lists of arrays, flattened."""
-    nested = bool(result) and isinstance(result[0], list)
-    lengths = [len(part) for part in result] if nested else []
-    arrays = [array for part in result for array in part] if nested else result
-    named = {f"a{k}": array for k, array in enumerate(arrays)}
-    meta = np.array([question, json.dumps(lengths) if nested else ""])
-    replace_file(path, lambda file: np.savez(file, meta=meta, **named))
+def _write(path: Path, question: str, result: list[np.ndarray]) -> None:
+    """The arrays of a pass, and what they answer."""
+    named: Any = {f"a{k}": array for k, array in enumerate(result)}
+    replace_file(path, lambda file: np.savez(file, question=np.array(question), **named))
 
 
-def _read(path: Path, question: str) -> Any:
+def _read(path: Path, question: str) -> list[np.ndarray] | None:
     """The result, or None where the file is not there, is damaged or answers another question."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            asked, lengths = file["meta"].tolist()
-            if asked != question:
+            if str(file["question"]) != question:
                 return None
-            arrays = [file[f"a{k}"] for k in range(len(file.files) - 1)]
+            return [file[f"a{k}"] for k in range(len(file.files) - 1)]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
-    if not lengths:
-        return arrays
-    parts = iter(arrays)
-    return [[next(parts) for _ in range(length)] for length in json.loads(lengths)]

@@ -2,9 +2,8 @@
 
 - n_samples ≤ n_features (and not too many): one pass gives the Gram matrix of the normalised samples; all fits
   on it are solved at once by the solver in memory, and one more pass gives their coefficients.
-- otherwise: :class:`BlockSums` gives :mod:`suquan.solvers.ridge_features` its sums over samples. An
-evaluation of
-  all fold models is one pass, a product with all their Hessians another.
+- otherwise: :class:`BlockSums` gives :mod:`suquan.solvers.ridge_features` its sums over samples. An evaluation
+  of all fold models is one pass, a product with all their Hessians another.
 
 :mod:`suquan._dask.problem` makes a :class:`BlockDesign` for every target.
 """
@@ -20,19 +19,24 @@ import numpy as np
 
 from suquan._dask.blocks import Blocks, RankedBlock
 from suquan.losses import Loss
-from suquan.solvers._fits import MAX_ITER, TOL, LinearFit, ignores_shifts, negligible
-from suquan.solvers._products import CentredDesign, centring, column_products
-from suquan.solvers._products import column_moments as moments_of_columns
+from suquan.solvers import _products
 from suquan.solvers.linear import RidgeDesign
-from suquan.solvers.newton import Point, Product, newton
-from suquan.solvers.ridge_features import Conditioning, DenseSums, FeatureProblem
+from suquan.solvers.newton import (
+    MAX_ITER,
+    TOL,
+    LinearFit,
+    Point,
+    Product,
+    ignores_shifts,
+    negligible,
+)
+from suquan.solvers.ridge_features import Conditioning, DenseSums, FeatureProblem, theta_of
 
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
-COVARIANCE_FEATURES = 4096  # largest covariance that preconditions: 134 MB; its diagonal beyond
-_LOOSE_TOL = 1e-4  # accuracy of the fit to all samples that fold models start from
-# Products are padded to a multiple of so many vectors: the scores of a fit are then the same bits whichever
-# others run beside it, so that a block that lost its memory repeats them.
-_VECTORS = 16
+COVARIANCE_FEATURES = (
+    4096  # most features whose second moments precondition: 134 MB; one scale beyond
+)
+_START_TOL = 1e-4  # accuracy of the fit to all samples that fold models start from
 
 Arrays = list[np.ndarray]
 
@@ -69,19 +73,14 @@ class DesignRequest:
     explicit: bool = False
 
     def rows(self, block: RankedBlock) -> np.ndarray:
-        """Normalised samples of a block; unless they are kept, only until the thread asks for others."""
-        return block.remembered(
-            "design", token_of(self.f), partial(self._make, block), keep=self.keep, alone=True
-        )
+        """Normalised samples of a block."""
+        make = partial(block.operator.apply, self.f, dtype=self.dtype)
+        return block.remembered("design", token_of(self.f), make, keep=self.keep, alone=True)
 
-    def _make(self, block: RankedBlock) -> np.ndarray:
-        shape = block.operator.codes.shape
-        out = np.empty(shape, self.dtype)
-        return block.operator.apply(self.f, out=out)
-
-    def design(self, block: RankedBlock) -> CentredDesign:
+    def design(self, block: RankedBlock) -> _products.CentredDesign:
         """The block's centred rows."""
-        return CentredDesign(self.rows(block), self.means, self.fit_intercept, self.explicit)
+        rows = self.rows(block)
+        return _products.CentredDesign(rows, self.means, self.fit_intercept, self.explicit)
 
 
 @dataclass(frozen=True)
@@ -105,35 +104,23 @@ class Fits:
         models = None if self.models is None else self.models[which]
         return replace(self, models=models, totals=self.totals[which])
 
-    def sums(self, block: RankedBlock, request: DesignRequest) -> DenseSums:
-        """Sums over the block's samples."""
-        train = 1.0 if self.models is None else block.trains[self.models]
-        S = np.atleast_2d(train * block.s / self.totals[:, None])
-        return DenseSums(request.design(block), self.loss, block.y, S)
-
     def points(
-        self, block: RankedBlock, request: DesignRequest, theta: np.ndarray, *, exact: bool = True
+        self, block: RankedBlock, request: DesignRequest, theta: np.ndarray, damping: Any = None
     ) -> tuple[DenseSums, np.ndarray, list[Point]]:
         """Sums over the block's samples, the numbers of the fits, and their points at theta.
 
-        The scores are remembered in float32, which is enough for Hessians: unless they must be `exact`, those
-        of the last pass at theta are taken.
+        The scores are remembered: an evaluation is followed by products with Hessians at the same theta.
         """
-        sums, fits = self.sums(block, request), np.arange(len(theta))
-        names = [-1] if self.models is None else self.models.tolist()
-        tokens = [token_of(request.f, request.means, point) for point in theta]
-        known = [block.memo.get(("scores", name), (None, None)) for name in names]
-        found = [had == wanted for (had, _), wanted in zip(known, tokens, strict=True)]
-        if not exact and all(found):
-            scores = np.stack([scores for _, scores in known]).astype(np.float64)
-            return sums, fits, sums.points(fits, theta, scores)
-        pad = -len(theta) % _VECTORS if self.models is not None else 0
-        padded = np.concatenate([theta, np.zeros((pad, *theta.shape[1:]))])
-        scores = sums.scores(padded)[: len(theta)]
-        rounded = scores.astype(np.float32)
-        for name, token, of_fit in zip(names, tokens, rounded, strict=True):
-            block.memo["scores", name] = token, of_fit
-        return sums, fits, sums.points(fits, theta, scores if exact else rounded.astype(np.float64))
+        train = 1.0 if self.models is None else block.trains[self.models]
+        S = np.atleast_2d(train * block.s / self.totals[:, None])
+        sums, which = DenseSums(request.design(block), self.loss, block.y, S), np.arange(len(theta))
+        token, make = token_of(request.f, request.means, theta), partial(sums.scores, theta)
+        scores = block.remembered("scores", token, make, keep=True)
+        points = sums.points(which, theta, scores)
+        if damping is not None:
+            damped = zip(points, damping.tolist(), strict=True)
+            points = [point._replace(damping=share) for point, share in damped]
+        return sums, which, points
 
 
 # -- what blocks compute ------------------------------------------------------------------------------
@@ -141,37 +128,28 @@ class Fits:
 
 def column_moments(block: RankedBlock, request: DesignRequest) -> Arrays:
     """Sums and sums of squares of the columns."""
-    return list(moments_of_columns(request.rows(block)))
-
-
-def squares(
-    block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray, damping: float
-) -> Arrays:
-    """Parts of the second moments of the columns, weighted with the curvature of each output of one fit."""
-    total: Arrays = []
-    for part in block.cut():  # what is copied to float64 stays small
-        sums, _, (point,) = fits.points(part, request, theta, exact=False)
-        of_part = sums.squares(0, point._replace(damping=damping))
-        total = [a + b for a, b in zip(total, of_part, strict=True)] if total else of_part
-    return total
-
-
-def covariance(block: RankedBlock, request: DesignRequest, n_samples: int) -> Arrays:
-    """Part of the second moments of the columns, bordered by those of the intercept."""
-    total = np.zeros((block.operator.n_features + 1,) * 2)
-    for part in block.cut():
-        total += request.design(part).squares(np.full(len(part.y), 1.0 / n_samples))
-    return [total]
+    return list(_products.column_moments(request.rows(block)))
 
 
 def evaluate(block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray) -> Arrays:
     """Losses, their gradients, and mean curvatures of the scores."""
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # where a loss overflows the step is not taken
+    with np.errstate(over="ignore", invalid="ignore"):  # a step is not taken where a loss overflows
         sums, which, points = fits.points(block, request, theta)
         values = np.array([point.objective for point in points])
         return [values, sums.gradients(which, points), sums.curvatures(which, points)]
+
+
+def squares(
+    block: RankedBlock,
+    request: DesignRequest,
+    fits: Fits,
+    theta: np.ndarray,
+    damping: np.ndarray,
+    total: float,
+) -> Arrays:
+    """Second moments of the columns, weighted with the mean curvature of the fits over `total`."""
+    sums, which, points = fits.points(block, request, theta, damping)
+    return [sums.squares(which, points, total)]
 
 
 def hessian_products(
@@ -183,9 +161,8 @@ def hessian_products(
     V: np.ndarray,
 ) -> Arrays:
     """Products of the losses' Hessians with V."""
-    sums, which, points = fits.points(block, request, theta, exact=False)
-    damped = [p._replace(damping=d) for p, d in zip(points, damping.tolist(), strict=True)]
-    return [sums.hessian(which, damped)(V)]
+    sums, which, points = fits.points(block, request, theta, damping)
+    return [sums.hessian(which, points)(V)]
 
 
 def held_out_losses(
@@ -199,26 +176,26 @@ def held_out_losses(
         for point, s in zip(points, weights, strict=True)
         if np.any(s > 0.0)
     ]
-    return [np.array(sum(losses))]
+    return [np.array(float(sum(losses)))]
 
 
-def gram_part(block: RankedBlock, other: RankedBlock, request: DesignRequest) -> np.ndarray:
+def gram_part(
+    parts: list[RankedBlock], others: list[RankedBlock], request: DesignRequest
+) -> Arrays:
     """Inner products of the normalised samples of two blocks."""
-    A = _in_float64(request, block)
-    return A @ (A if other is block else _in_float64(request, other)).T
+    A = _in_float64(parts, request)
+    return [A @ (A if others is parts else _in_float64(others, request)).T]
 
 
-def _in_float64(request: DesignRequest, block: RankedBlock) -> np.ndarray:
-    """Normalised samples of a block, in an array of their own."""
-    if request.keep:
-        return request.rows(block).astype(np.float64, copy=False)
-    return block.operator.apply(request.f, dtype=request.dtype).astype(np.float64, copy=False)
+def _in_float64(parts: list[RankedBlock], request: DesignRequest) -> np.ndarray:
+    """Normalised samples of a block."""
+    return np.concatenate([request.rows(part).astype(np.float64, copy=False) for part in parts])
 
 
 def coefficients(block: RankedBlock, request: DesignRequest, duals: np.ndarray) -> Arrays:
     """Part of Σ_m dual_m T_m f."""
     rows = slice(block.first, block.first + len(block.y))
-    return [column_products(request.rows(block), np.ascontiguousarray(duals[:, rows]))]
+    return [_products.column_products(request.rows(block), np.ascontiguousarray(duals[:, rows]))]
 
 
 # -- the driver's side --------------------------------------------------------------------------------
@@ -248,7 +225,6 @@ class BlockDesign(RidgeDesign):
         y: np.ndarray,
         s: np.ndarray,
         totals: np.ndarray,
-        *,
         dtype: Any,
         fit_intercept: bool,
     ) -> None:
@@ -264,7 +240,9 @@ class BlockDesign(RidgeDesign):
                 raise ValueError(
                     f"loss={loss.name!r} couples samples, and needs all of them at once: fit it in memory."
                 )
-            self._centre()
+            sums, squares = self.blocks.sum(column_moments, self.request)
+            means, self.spread, explicit = _products.centring(sums, squares, n, fit_intercept)
+            self.request = replace(self.request, means=means, explicit=explicit)
             self.conditioning = Conditioning(p)
 
     @property
@@ -290,19 +268,19 @@ class BlockDesign(RidgeDesign):
         if self._gram is not None:
             fits = self._gram.solve_many(self.loss, self.y, S(), alpha, tol=tol, max_iter=max_iter)
             return self._with_coefficients(fits)
-        (self._all,) = self._newton(None, alpha, max(tol, _LOOSE_TOL), max_iter, None)
+        (self._all,) = self._newton(None, alpha, max(tol, _START_TOL), max_iter, None)
         return self._newton(np.arange(len(self.totals)), alpha, tol, max_iter, self._all)
 
     def held_out_loss(self, models: list[LinearFit]) -> float:
         """Sum of the weighted losses of held-out samples."""
-        theta = np.stack([self._theta(fit) for fit in models])
+        theta = np.stack([theta_of(fit, self.request.means, False) for fit in models])
         fits = Fits(self.loss, np.arange(len(models)), self.totals)
         return float(self.blocks.sum(held_out_losses, self.request, fits, theta)[0])
 
     def _gram_design(self) -> RidgeDesign:
-        n, rows = self.blocks.n_samples, self.blocks.rows
-        G = np.empty((n, n))
-        ends = [slice(part.first, part.first + len(part.y)) for part in rows]
+        G = np.empty((self.blocks.n_samples, self.blocks.n_samples))
+        labels = [rows.labels for rows in self.blocks.rows]
+        ends = [slice(of_block.first, of_block.first + len(of_block.y)) for of_block in labels]
         for i, j, part in self.blocks.collect_pairs(gram_part, self.request):
             G[ends[i], ends[j]] = part
             G[ends[j], ends[i]] = part.T
@@ -314,19 +292,6 @@ class BlockDesign(RidgeDesign):
         W = W.reshape(len(fits), -1, W.shape[1])
         return [replace(fit, w=w, design=None) for fit, w in zip(fits, W, strict=True)]
 
-    def _centre(self) -> None:
-        """Means and spreads of the columns, in one pass."""
-        sums, squares = self.blocks.sum(column_moments, self.request)
-        means, self.spread, explicit = centring(
-            sums, squares, self.blocks.n_samples, self.fit_intercept
-        )
-        self.request = replace(self.request, means=means, explicit=explicit)
-
-    def _theta(self, fit: LinearFit) -> np.ndarray:
-        """Coefficients and intercept on the centred design."""
-        b = fit.b + fit.w @ self.request.means if self.fit_intercept else np.zeros(len(fit.b))
-        return np.column_stack([fit.w, b])
-
     def _newton(self, models, alpha, tol, max_iter, start) -> list[LinearFit]:
         totals = np.ones(1) if models is None else self.totals
         balanced = ignores_shifts(self.loss, self.y, self.s)
@@ -334,37 +299,25 @@ class BlockDesign(RidgeDesign):
         problem = FeatureProblem(sums, self.conditioning, self.loss, alpha, balanced)
         theta = np.zeros((len(totals), self.loss.n_outputs, self.blocks.n_features + 1))
         if start is not None:
-            theta[:] = self._theta(start)
-            if balanced:
-                theta -= theta.mean(axis=1, keepdims=True)
+            theta[:] = theta_of(start, self.request.means, balanced)
         elif self.fit_intercept:
             theta[:, :, -1] = self.loss.best_constant(self.y, self.s)
         points = problem.evaluate(np.arange(len(totals)), theta)
         floor = negligible(self.loss, self.y, self.s)
-        fits = []
-        for point, n_iter, criterion in newton(problem, points, floor, tol, max_iter):
-            w, b = point.theta[:, :-1].copy(), point.theta[:, -1].copy()
-            if self.fit_intercept:
-                b -= w @ self.request.means
-                b -= b.mean() if balanced else 0.0
-            fits.append(
-                LinearFit(w, b, np.empty(0), point.objective, n_iter, criterion, criterion <= tol)
-            )
-        return fits
+        return problem.solve(points, self.request.means, floor, tol, max_iter)
 
 
-class BlockSums:
-    """Sums over the samples of all blocks, as :class:`suquan.solvers.ridge_features.SampleSums` asks them."""
-
-    largest_square = float(COVARIANCE_FEATURES)
+class BlockSums(DenseSums):
+    """The same sums over the samples of all blocks; `fits` says which fits there are."""
 
     def __init__(self, design: BlockDesign, fits: Fits) -> None:
-        self.design, self.fits, self.spread = design, fits, design.spread
-        self.n_features = design.blocks.n_features
+        self.blocks, self.request, self.fits = design.blocks, design.request, fits
+        self.n_features, self.spread = design.blocks.n_features, design.spread
+        self.largest_square = float(COVARIANCE_FEATURES)
 
     def evaluate(self, fits: np.ndarray, theta: np.ndarray) -> list[Point]:
-        """Losses at theta with their gradients, in one pass."""
-        sums = self._sum(evaluate, self.fits.take(fits), theta)
+        """Losses at theta with their gradients and curvatures, in one pass."""
+        sums = self.blocks.sum(evaluate, self.request, self.fits.take(fits), theta)
         return [
             Point(at, float(value), None, gradient, float(curvature))
             for at, value, gradient, curvature in zip(theta, *sums, strict=True)
@@ -374,37 +327,21 @@ class BlockSums:
         """Gradients of the losses, known from their evaluation."""
         return np.stack([point.gradient for point in points])
 
-    def hessian(self, fits: np.ndarray, points: list[Point]) -> Product:
-        """Products with the Hessians of the losses, one pass each."""
-        theta, damping = _stacked(points)
-        return lambda V: self._sum(hessian_products, self.fits.take(fits), theta, damping, V)[0]
-
     def curvatures(self, fits: np.ndarray, points: list[Point]) -> np.ndarray:
         """Mean curvatures of the scores, known from their evaluation."""
         return np.array([point.curvature for point in points])
 
-    def covariance(self) -> np.ndarray:
-        """Second moments of the columns, in one pass."""
-        n_samples = self.design.blocks.n_samples
-        return self._unit_corner(self._sum(covariance, n_samples, whole=True))[0]
+    def hessian(self, fits: np.ndarray, points: list[Point]) -> Product:
+        """Products with the Hessians of the losses, one pass each."""
+        return lambda V: self._sum_at(hessian_products, fits, points, V)
 
-    def squares(self, fit: int, point: Point) -> Arrays:
-        """Second moments weighted with the curvature of each output of a fit, in one pass."""
-        fits = self.fits.take(np.array([fit]))
-        parts = self._sum(squares, fits, point.theta[None], point.damping, whole=True)
-        return self._unit_corner(parts)
+    def squares(self, fits: np.ndarray, points: list[Point], total: float) -> np.ndarray:
+        """Second moments weighted with mean curvatures over `total`, in one pass."""
+        return self._sum_at(squares, fits, points, total)
 
-    def _unit_corner(self, matrices: Arrays) -> Arrays:
-        """Without an intercept every block has a 1 at the end of the diagonal."""
-        for H in matrices if not self.design.fit_intercept else []:
-            H[-1, -1] = 1.0
-        return matrices
-
-    def _sum(self, function: Any, *arguments: Any, whole: bool = False) -> Arrays:
-        return self.design.blocks.sum(function, self.design.request, *arguments, whole=whole)
-
-
-def _stacked(points: list[Point]) -> tuple[np.ndarray, np.ndarray]:
-    """Parameters and damping of several fits."""
-    theta = np.stack([point.theta for point in points])
-    return theta, np.array([point.damping for point in points])
+    def _sum_at(self, function: Any, fits: np.ndarray, points: list[Point], argument: Any) -> Any:
+        """Sum over the blocks of what a function gives for the fits at their points."""
+        theta = np.stack([point.theta for point in points])
+        damping = np.array([point.damping for point in points])
+        which = self.fits.take(fits)
+        return self.blocks.sum(function, self.request, which, theta, damping, argument)[0]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 
 from suquan._dask.collections import (
     RowBlock,
+    active_client,
     block_weights,
     check_row_blocks,
     compute,
-    has_cluster,
     map_row_blocks,
 )
 from suquan.preprocessing import _check_fits, _normalize
@@ -55,34 +56,22 @@ def normalize(
     X = check_row_blocks(X, min_samples=0)
     dtype = kernel_dtype(X.dtype)
     _check_fits(f, dtype)
+    rules = {"missing": missing, "infinite": infinite, "feature_names": feature_names}
     return map_row_blocks(
-        _normalize_block,
-        X,
-        dtype=dtype,
-        name="quantile_normalize",
-        f=f,
-        ties=ties,
-        missing=missing,
-        infinite=infinite,
-        feature_names=feature_names,
+        _normalize_block, X, dtype=dtype, name="quantile_normalize", f=f, ties=ties, rules=rules
     )
 
 
 def _normalize_block(
-    block: np.ndarray,
-    where: RowBlock,
-    f: np.ndarray,
-    ties: str,
-    missing: str,
-    infinite: str,
-    feature_names: Any,
+    block: np.ndarray, where: RowBlock, f: np.ndarray, ties: str, rules: dict
 ) -> np.ndarray:
-    if infinite == "error":
-        where.check(block, missing="ignore", infinite="error", feature_names=feature_names)
+    """Normalised samples of a block; messages name the sample by its row in the whole array."""
+    if rules["infinite"] == "error":
+        where.check(block, **{**rules, "missing": "ignore"})
     try:
-        return _normalize(block, f, ties, missing, 1, feature_names)
+        return _normalize(block, f, ties, rules["missing"], 1, rules["feature_names"])
     except ValueError:
-        where.check(block, missing=missing, infinite="allow", feature_names=feature_names)
+        where.check(block, **{**rules, "infinite": "allow"})
         raise
 
 
@@ -109,6 +98,8 @@ def learn(
     """
     X = check_row_blocks(X)
     weights = block_weights(sample_weight, X)
+    if weights is None:
+        weights = da.ones((X.shape[0], 1), chunks=(X.chunks[0], 1))
     rules = {"missing": missing, "infinite": infinite, "feature_names": feature_names}
     if target == "mean":
         return _learn_mean(X, weights, rules)
@@ -122,38 +113,22 @@ def learn(
 
 def _learn_mean(X: Any, weights: Any, rules: dict) -> np.ndarray:
     """Every block gives its mean and weight as one vector; these are averaged in a tree."""
-    import dask.array as da
-
-    parts = map_row_blocks(
-        _mean_of_block,
-        X,
-        *([] if weights is None else [weights]),
-        dtype=np.float64,
-        width=X.shape[1] + 1,
-        rows_out=(1,) * X.numblocks[0],
-        name="mean_of_block",
-        **rules,
-    )
+    shape = {"width": X.shape[1] + 1, "rows_out": (1,) * X.numblocks[0]}
+    parts = map_row_blocks(_mean_of_block, X, weights, dtype=np.float64, **shape, **rules)
     means = da.reduction(
-        parts,
-        chunk=_mean_of_means,
-        aggregate=_mean_of_means,
-        axis=0,
-        keepdims=True,
-        dtype=np.float64,
-        split_every=PARTS_PER_TASK,
-        meta=np.empty((0, 0)),
-    )
+        parts, chunk=_mean_of_means, aggregate=_mean_of_means, axis=0, keepdims=True,
+        dtype=np.float64, split_every=PARTS_PER_TASK, meta=np.empty((0, 0)),
+    )  # fmt: skip
     (mean,) = compute(means, blocks_of=X)
     if not mean[0, -1] > 0:
         raise ValueError(_NO_SAMPLE)
     return _finite_target(mean[0, :-1], "mean")
 
 
-def _usable(block: np.ndarray, weights: np.ndarray | None, where: RowBlock, rules: dict) -> tuple:
+def _usable(block: np.ndarray, weights: np.ndarray, where: RowBlock, rules: dict) -> tuple:
     """Samples with a positive weight and a value, with their weights; what the rules forbid is refused."""
     where.check(block, **rules)
-    w = np.ones(len(block)) if weights is None else weights[:, 0]
+    w = weights[:, 0]
     keep = w > 0
     if rules["missing"] == "ignore":
         keep &= ~np.isnan(block).all(axis=1)
@@ -161,7 +136,7 @@ def _usable(block: np.ndarray, weights: np.ndarray | None, where: RowBlock, rule
 
 
 def _mean_of_block(
-    block: np.ndarray, weights: np.ndarray | None = None, *, where: RowBlock, **rules: Any
+    block: np.ndarray, weights: np.ndarray, where: RowBlock, **rules: Any
 ) -> np.ndarray:
     block, w = _usable(block, weights, where, rules)
     out = np.zeros((1, block.shape[1] + 1))
@@ -189,7 +164,9 @@ def _learn_median(X: Any, weights: Any, rules: dict) -> np.ndarray:
     ordered = map_row_blocks(
         _sort_block, X, dtype=kernel_dtype(X.dtype), name="sort_samples", **rules
     )
-    return _median_over_rows(ordered, _usable_weights(X, weights, rules["missing"]), X)
+    if rules["missing"] == "ignore":
+        weights = map_row_blocks(_weight_of_observed, X, weights, dtype=np.float64, width=1)
+    return _median_over_rows(ordered, weights, X)
 
 
 def _approximate_median(X: Any, weights: Any, rules: dict, error: float) -> np.ndarray:
@@ -199,16 +176,9 @@ def _approximate_median(X: Any, weights: Any, rules: dict, error: float) -> np.n
     points of all blocks together: K = ⌈1/(2·error)⌉ keeps the promise.
     """
     n_points = int(np.ceil(0.5 / error))
+    shape = {"width": X.shape[1] + 1, "rows_out": (n_points,) * X.numblocks[0]}
     parts = map_row_blocks(
-        _points_of_block,
-        X,
-        *([] if weights is None else [weights]),
-        dtype=np.float64,
-        width=X.shape[1] + 1,
-        rows_out=(n_points,) * X.numblocks[0],
-        name="points_of_block",
-        n_points=n_points,
-        **rules,
+        _points_of_block, X, weights, dtype=np.float64, n_points=n_points, **shape, **rules
     )
     return _median_over_rows(parts[:, :-1], parts[:, -1:], X)
 
@@ -223,26 +193,20 @@ def _median_over_rows(ordered: Any, weights: Any, X: Any) -> np.ndarray:
     X : dask array
         Samples whose rows an error can be traced to.
     """
-    import dask.array as da
-
     n_rows, n_features = ordered.shape
     whole = weights.rechunk((-1, 1))
     bytes_per_place = n_rows * ordered.dtype.itemsize
     per_block = max(1, min(n_features, BYTES_PER_BLOCK // bytes_per_place))
     per_pass = n_features
-    if not has_cluster():  # whose workers spill to disk; here memory is all there is
+    if active_client() is None:  # whose workers spill to disk; here memory is all there is
         per_pass = max(per_block, min(n_features, BYTES_OF_SORTED_VALUES // bytes_per_place))
     f = np.empty(n_features)
     for start in range(0, n_features, per_pass):
         places = ordered[:, start : start + per_pass].rechunk((-1, per_block))
         medians = da.map_blocks(
-            _median_of_places,
-            places,
-            whole,
-            dtype=np.float64,
-            chunks=((1,), places.chunks[1]),
-            meta=np.empty((0, 0)),
-        )
+            _median_of_places, places, whole, dtype=np.float64,
+            chunks=((1,), places.chunks[1]), meta=np.empty((0, 0)),
+        )  # fmt: skip
         part, weight = compute(medians, weights.sum(), blocks_of=X)
         if not weight > 0:
             raise ValueError(_NO_SAMPLE)
@@ -253,17 +217,6 @@ def _median_over_rows(ordered: Any, weights: Any, X: Any) -> np.ndarray:
 def _sort_block(block: np.ndarray, where: RowBlock, **rules: Any) -> np.ndarray:
     where.check(block, **rules)
     return sort_samples(block, n_jobs=1)[0]
-
-
-def _usable_weights(X: Any, weights: Any, missing: str) -> Any:
-    """Weights of shape (n_samples, 1), 0 for samples without any value."""
-    import dask.array as da
-
-    if weights is None:
-        weights = da.ones((X.shape[0], 1), chunks=(X.chunks[0], 1))
-    if missing != "ignore":
-        return weights
-    return map_row_blocks(_weight_of_observed, X, weights, dtype=np.float64, width=1)
 
 
 def _weight_of_observed(block: np.ndarray, weights: np.ndarray, where: RowBlock) -> np.ndarray:
@@ -277,12 +230,7 @@ def _median_of_places(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _points_of_block(
-    block: np.ndarray,
-    weights: np.ndarray | None = None,
-    *,
-    where: RowBlock,
-    n_points: int,
-    **rules: Any,
+    block: np.ndarray, weights: np.ndarray, where: RowBlock, n_points: int, **rules: Any
 ) -> np.ndarray:
     """Evenly spaced quantiles of every place, and in the last column the weight that each stands for."""
     block, w = _usable(block, weights, where, rules)

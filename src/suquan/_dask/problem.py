@@ -17,29 +17,20 @@ from suquan.solvers._target_data import LossSide
 from suquan.solvers.linear import LinearFit
 
 
-def sum_applied(block: RankedBlock, contrast: np.ndarray, F: np.ndarray) -> list[np.ndarray]:
-    """Part of Σ_i c_i T_i f for the rows f of F, c_i = y_i s_i over the weight of the class."""
-    c = _contrast(block, contrast)
-    return [np.stack([block.operator.sum_apply(c, f) for f in F])]
+def contrast_sums(
+    block: RankedBlock, totals: np.ndarray, method: str, calls: list[tuple]
+) -> list[np.ndarray]:
+    """Parts of what a method of the operator sums over samples with c_i = y_i s_i over the weight of the class.
 
-
-def sum_adjoint(block: RankedBlock, contrast: np.ndarray, w: np.ndarray) -> list[np.ndarray]:
-    """Part of Σ_i c_i T_iᵀ w."""
-    return [block.operator.sum_adjoint(_contrast(block, contrast), w)]
-
-
-def sum_matrix(block: RankedBlock, contrast: np.ndarray) -> list[np.ndarray]:
-    """Part of the matrix Σ_i c_i T_i."""
-    return [block.operator.sum_matrix(_contrast(block, contrast))]
+    `calls` has the other arguments of each sum.
+    """
+    c = np.where(block.y > 0, block.s / totals[1], -block.s / totals[0])
+    return [getattr(block.operator, method)(c, *arguments) for arguments in calls]
 
 
 def describe(block: RankedBlock) -> list[np.ndarray]:
     """Whether some sample of the block has two different values, and whether one has a missing value."""
     return [np.array([not block.operator.is_constant, not block.operator.is_complete], np.int64)]
-
-
-def _contrast(block: RankedBlock, totals: np.ndarray) -> np.ndarray:
-    return np.where(block.y > 0, block.s / totals[1], -block.s / totals[0])
 
 
 class BlockOperator:
@@ -66,15 +57,15 @@ class BlockOperator:
 
     def sum_matrix(self, c: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i, in one pass."""
-        return self.blocks.sum(sum_matrix, c, whole=True)[0]
+        return self.blocks.sum(contrast_sums, c, "sum_matrix", [()])[0]
 
     def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i f, in one pass, for the contrast c of :meth:`BlockedProblem.class_contrast`."""
-        return self.blocks.sum(sum_applied, c, f[None])[0][0]
+        return self.blocks.sum(contrast_sums, c, "sum_apply", [(f,)])[0]
 
     def sum_adjoint(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_iᵀ w, in one pass."""
-        return self.blocks.sum(sum_adjoint, c, w)[0]
+        return self.blocks.sum(contrast_sums, c, "sum_adjoint", [(w,)])[0]
 
 
 @dataclass(frozen=True)
@@ -97,16 +88,9 @@ class BlockedProblem(JointProblem):
 
     def w_design(self, g: np.ndarray) -> Any:
         """Normalised samples, on which the w-step is solved."""
-        return BlockDesign(
-            self.blocks,
-            self.expand(g),
-            self.loss,
-            self.y,
-            self.s,
-            np.array([self.s[train].sum() for train, _ in self.splits]),
-            dtype=self.dtype,
-            fit_intercept=self.fit_intercept,
-        )
+        totals = np.array([self.s[train].sum() for train, _ in self.splits])
+        labels, kind = (self.loss, self.y, self.s, totals), (self.dtype, self.fit_intercept)
+        return BlockDesign(self.blocks, self.expand(g), *labels, *kind)
 
     def f_design(self, w: Any, samples: np.ndarray | None = None, out: Any = None) -> Any:
         """Rows of the f-step over all samples."""
@@ -117,16 +101,9 @@ class BlockedProblem(JointProblem):
     ) -> LossSide:
         """Rows of the f-step for the coefficients W of one model or of the fold models."""
         n_bytes = n_rows * self.loss.n_outputs * self.n_knots * np.dtype(self.dtype).itemsize
-        request = RowsRequest(
-            self.loss,
-            W,
-            crossed,
-            self.n_knots,
-            self.dtype,
-            self.fit_intercept,
-            weight,
-            keep=n_bytes <= self.blocks.kept_bytes,
-        )
+        kind = self.n_knots, self.dtype, self.fit_intercept
+        keep = n_bytes <= self.blocks.kept_bytes
+        request = RowsRequest(self.loss, W, crossed, *kind, weight, keep)
         return loss_side(self.blocks, request, n_rows, self.y, s)
 
     def fold_models(self, splits: Splits) -> BlockFoldModels:
@@ -139,8 +116,8 @@ class BlockedProblem(JointProblem):
 
     def sums_of_samples(self, c: Any, G: np.ndarray) -> np.ndarray:
         """Columns Σ_i c_i T_i B g for the rows g of G, in one pass."""
-        F = np.stack([self.expand(g) for g in G])
-        return self.blocks.sum(sum_applied, c, F)[0].T
+        calls = [(self.expand(g),) for g in G]
+        return np.stack(self.blocks.sum(contrast_sums, c, "sum_apply", calls), axis=1)
 
 
 class BlockFoldModels(FoldModels):

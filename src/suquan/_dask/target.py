@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,21 +30,8 @@ from suquan.solvers._target_data import (
     n_free_intercepts,
     profiled_hessian,
 )
-from suquan.solvers.alternation import FoldModels
 
 HESSIAN_NODES = 4096  # largest K whose K×K Hessian is sent: 134 MB
-
-
-@dataclass(frozen=True)
-class BlockProblem(JointProblem):
-    """The problem on the samples of one block, with the designs' type of the whole."""
-
-    design_dtype: Any = np.float64
-
-    @property
-    def dtype(self) -> type:
-        """Type of the designs."""
-        return self.design_dtype
 
 
 @dataclass(frozen=True)
@@ -83,21 +69,20 @@ class RowsRequest:
         return block.remembered("rows", token_of(self.W), make, keep=self.keep, alone=True)
 
     def _make(self, block: RankedBlock) -> RowsInMemory:
-        problem = BlockProblem(
-            block.operator, self.loss, block.y, block.s, 0.0, 0.0, 0.0,
-            self.n_knots, self.fit_intercept, self.dtype,
+        problem = JointProblem(
+            block.operator, self.loss, block.y, block.s, 0.0, 0.0, 0.0, self.n_knots,
+            self.fit_intercept,
         )  # fmt: skip
-        if not self.crossed:
-            D, y, s = problem.f_design(self.W[0]), block.y, block.s
-        else:
-            none = np.empty(0, np.intp)
-            folds = FoldModels([(none, np.flatnonzero(test)) for test in block.tests], block.s)
-            s = block.s[folds.rows]
-            models: Any = [SimpleNamespace(w=w) for w in self.W]
-            D, y = np.empty((0, self.n_knots), self.dtype), block.y[:0]
-            if len(s):
-                D, y, _ = folds.stack(problem, models, np.empty(0))
-        return RowsInMemory(D, self.loss, y, s / self.weight, self.fit_intercept)
+        scored = block.tests if self.crossed else np.ones((1, len(block.y)), bool)
+        samples = [np.flatnonzero(by_model) for by_model in scored]
+        rows = np.concatenate(samples)
+        D: np.ndarray = np.empty((len(rows) * self.loss.n_outputs, self.n_knots), self.dtype)
+        ends = np.cumsum([0, *map(len, samples)]) * self.loss.n_outputs
+        for w, some, start, stop in zip(self.W, samples, ends[:-1], ends[1:], strict=True):
+            if len(some):
+                problem.f_design(w, some if self.crossed else None, D[start:stop])
+        s = block.s[rows] / self.weight
+        return RowsInMemory(D, self.loss, block.y[rows], s, self.fit_intercept)
 
 
 # -- what blocks compute ------------------------------------------------------------------------------
@@ -163,7 +148,7 @@ def loss_side(
     if n_rows * request.loss.n_outputs > request.n_knots:
         return SummedRows(blocks, request, n_rows, y, s)
     parts = blocks.collect(rows_and_labels, request)
-    D, y, s = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    D, y, s = (np.concatenate(parts[k::3]) for k in range(3))
     return RowsInMemory(D, request.loss, y, s, request.fit_intercept)
 
 

@@ -1,25 +1,87 @@
-"""Products of a design with a few vectors, by BLAS over blocks that threads share.
+"""Linear algebra of the solvers: threads, products of a design with a few vectors, Cholesky factors.
 
 The w-step and the f-step call :func:`row_products` and :func:`column_products`; :class:`CentredDesign` serves
 Newton's method in the features' dimensions. Blocks depend on the shape alone, so that the numbers are the
 same at any number of threads. A float32 design is made float64 block by block where products must be
 accurate.
+
+BLAS has one thread while a solver runs, and blocks of large products go to our own: NumPy and SciPy may each
+bring a BLAS, whose threads wait for work in a loop for some 30 ms and take the processors from each other.
+Every public function of the solvers is called inside :func:`one_blas_thread`.
 """
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from threadpoolctl import ThreadpoolController
 
 from suquan._blocks import on_threads
-from suquan.solvers._algebra import Array
-from suquan.solvers._threads import n_threads
+
+Array = NDArray[Any]
+# An array, or None where the fit or design has none; callers that know which need not narrow it.
+MaybeArray = Any
 
 # Entries of the design in a block: 2 MB in float64, so that a block and its copy stay in a processor's cache.
 _BLOCK_ENTRIES = 1 << 18
 # Means, in units of a column's spread, from which the columns are centred before products and not after.
 _LARGE_OFFSET = 30.0
+# Multiplications that take one thread as long as handing out work to others.
+_FEW_MULTIPLICATIONS = 4_000_000
+
+
+class _Limit:
+    """The one call at a time that holds BLAS to one thread, and how many threads BLAS had before."""
+
+    def __init__(self) -> None:
+        self.held = threading.Lock()
+        self.n_before = 0
+
+
+_limit = _Limit()
+# A forked process has none of the threads that may hold the lock.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limit.__init__)  # type: ignore[misc]
+
+
+@cache
+def blas() -> ThreadpoolController:
+    """The BLAS libraries of this process; looking for them takes 0.5 ms."""
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _n_blas_threads() -> int:
+    return max((library["num_threads"] for library in blas().info()), default=1)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One BLAS thread until the outermost call ends; calls inside or beside it do nothing."""
+    if not _limit.held.acquire(blocking=False):
+        yield
+        return
+    try:
+        _limit.n_before = _n_blas_threads()
+        with blas().limit(limits=1):
+            yield
+    finally:
+        _limit.n_before = 0
+        _limit.held.release()
+
+
+def n_threads(n_multiplications: int) -> int:
+    """As many threads as BLAS has, or had before :func:`one_blas_thread`, unless the work is small."""
+    if n_multiplications < _FEW_MULTIPLICATIONS:
+        return 1
+    return _limit.n_before or _n_blas_threads()
 
 
 def slices(size: int, other_side: int) -> list[slice]:
@@ -37,9 +99,8 @@ def row_products(A: Array, V: Array, dtype: Any = np.float64) -> Array:
     V : ndarray of shape (n_vectors, n_features)
     dtype : type, default=np.float64
     """
-    n_vectors = (
-        len(V) if len(V) < 4 else -(-len(V) // 4) * 4
-    )  # with 15 vectors BLAS is slower than with 16
+    # With 15 vectors BLAS is slower than with 16.
+    n_vectors = len(V) if len(V) < 4 else -(-len(V) // 4) * 4
     columns = np.zeros((V.shape[1], n_vectors), dtype)
     columns[:, : len(V)] = V.T
     out = np.empty((len(A), n_vectors), dtype)
@@ -161,13 +222,6 @@ class CentredDesign:
         return H
 
 
-def centred_design(A: Array, fit_intercept: bool) -> tuple[CentredDesign, float]:
-    """The design A with centred columns, and the mean square of its entries."""
-    sums, squares = column_moments(A)
-    means, spread, explicit = centring(sums, squares, len(A), fit_intercept)
-    return CentredDesign(A, means, fit_intercept, explicit), spread
-
-
 def centring(
     sums: Array, squares: Array, n_samples: int, fit_intercept: bool
 ) -> tuple[Array, float, bool]:
@@ -178,3 +232,42 @@ def centring(
     spread = np.maximum(spread - means**2, 0.0)
     explicit = bool(np.any(np.abs(means) > _LARGE_OFFSET * np.sqrt(spread) + 1e-30))
     return means, float(spread.mean()), explicit
+
+
+def as_floats(A: Array) -> Array:
+    """A, C-contiguous and of floats; not copied where it is already."""
+    A = np.ascontiguousarray(A)
+    return A if A.dtype in (np.float32, np.float64) else A.astype(np.float64)
+
+
+def cholesky(H: Array) -> Array:
+    """Lower factor of the symmetric H, with as little added to the diagonal as makes it definite.
+
+    H is C-contiguous, float32 or float64, and is overwritten.
+    """
+    potrf = lapack.spotrf if H.dtype == np.float32 else lapack.dpotrf
+    diagonal = np.diagonal(H).copy()
+    jitter = 45.0 * float(np.finfo(H.dtype).eps) * max(float(diagonal.mean()), 1e-300)
+    # H.T is Fortran-ordered: no copy. What lies above the diagonal of H.T stays, for another try.
+    factor, info = potrf(H.T, lower=1, clean=0, overwrite_a=1)
+    while info > 0 and np.isfinite(jitter):
+        again = np.triu(factor, 1)
+        again += again.T
+        np.fill_diagonal(again, diagonal + jitter)
+        factor, info = potrf(again.T, lower=1, clean=0, overwrite_a=1)
+        jitter *= 100.0
+    return factor
+
+
+def cholesky_solve(factor: Array, columns: Array) -> Array:
+    """H⁻¹ columns, from :func:`cholesky` of H, in the type of the factor."""
+    potrs = lapack.spotrs if factor.dtype == np.float32 else lapack.dpotrs
+    return potrs(factor, columns, lower=1)[0]
+
+
+def cholesky_inverse(factor: Array) -> Array:
+    """H⁻¹, from :func:`cholesky` of H in float64."""
+    inverse = lapack.dpotri(factor, lower=1)[0]
+    inverse = np.tril(inverse)
+    inverse += np.tril(inverse, -1).T
+    return inverse

@@ -19,12 +19,10 @@ minimised over one output after the other.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from suquan.losses import Curvature, DiagonalCurvature
-from suquan.solvers._algebra import Array, cholesky, cholesky_solve
+from suquan.solvers._products import Array, cholesky, cholesky_solve
 
 # Most rows of a system of several outputs.
 _MOST_ROWS = 2000
@@ -34,8 +32,6 @@ _MAX_NEWTON, _MAX_NEWTON_OF_STEP = 100, 30
 _MAX_HALVINGS = 30
 _LEAST_CURVATURE, _LARGEST_GROWTH = 1e-30, 1e30  # so that no number overflows
 _FEW_NEWTON = 4  # steps of an easy proximal step, after which a much longer one is tried
-# Entries of Z that are formed at a time.
-_BLOCK_ENTRIES = 1 << 22
 
 
 class QuadraticModel:
@@ -140,15 +136,6 @@ class _Rows:
         return _Rows(R, DiagonalCurvature(np.ones(n_columns)), 1)
 
 
-class _Step(NamedTuple):
-    """Dual and primal point of a proximal step, the Newton steps to them, and whether they were enough."""
-
-    r: Array
-    z: Array
-    n_newton: int
-    solved: bool
-
-
 class _ProximalSteps:
     """Proximal steps of growing length on the model; see the module."""
 
@@ -163,27 +150,27 @@ class _ProximalSteps:
         longest = self.sigma * _LARGEST_GROWTH
         r, n_left = np.zeros(self.rows.n_rows), _MAX_NEWTON
         while n_left > 0 and self.sigma <= longest:
-            step = self._step(r, tol, min(n_left, _MAX_NEWTON_OF_STEP))
-            n_left -= step.n_newton
-            if not step.solved:  # too long a step for the accuracy of numbers
+            r_next, z, n_newton, solved = self._step(r, tol, min(n_left, _MAX_NEWTON_OF_STEP))
+            n_left -= n_newton
+            if not solved:  # too long a step for the accuracy of numbers
                 n_left //= 2
                 self.sigma *= 0.1
                 continue
-            r, moved = step.r, float(np.linalg.norm(step.z - self.c))
-            self.c = step.z
-            if moved * max(moved, float(np.linalg.norm(step.z))) <= tol * self.sigma:
+            r, moved = r_next, float(np.linalg.norm(z - self.c))
+            self.c = z
+            if moved * max(moved, float(np.linalg.norm(z))) <= tol * self.sigma:
                 break
-            self.sigma *= 100.0 if step.n_newton <= _FEW_NEWTON else 10.0
+            self.sigma *= 100.0 if n_newton <= _FEW_NEWTON else 10.0
         return self.c
 
-    def _step(self, r: Array, tol: float, most: int) -> _Step:
-        """Newton's method on the dual of one proximal step."""
+    def _step(self, r: Array, tol: float, most: int) -> tuple[Array, Array, int, bool]:
+        """Newton's method on the dual of one step: r, z, the Newton steps, and whether they were enough."""
         value, residual, z = self._dual(r)
         for n_newton in range(1, most + 1):
             moved = float(np.sum((z - self.c) ** 2)) / (2.0 * self.sigma)
             gap = 0.5 * float(residual @ residual)
             if gap <= max(0.1 * moved, 0.01 * tol):
-                return _Step(r, z, n_newton, True)
+                return r, z, n_newton, True
             weights = np.where(z != 0.0, self.sigma / (1.0 + 2.0 * self.sigma * self.l2), 0.0)
             system = self.rows.gram(weights)
             system.flat[:: len(system) + 1] += 1.0
@@ -196,10 +183,10 @@ class _ProximalSteps:
                     break
                 t *= 0.5
             else:
-                return _Step(r, z, n_newton, False)
+                return r, z, n_newton, False
             r = r + t * step
             value, residual, z = trial
-        return _Step(r, z, most, False)
+        return r, z, most, False
 
     def _dual(self, r: Array) -> tuple[float, Array, Array]:
         """F(r), ∇F(r) and z(r)."""

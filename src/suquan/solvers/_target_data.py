@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from suquan._blocks import on_threads
 from suquan._kernels.target import block_sums
 from suquan.losses import Curvature, Loss
-from suquan.solvers._products import column_products, row_products
-from suquan.solvers._threads import n_threads
+from suquan.solvers._products import column_products, n_threads, row_products
 
 Array = NDArray[Any]
 

@@ -17,23 +17,25 @@ from __future__ import annotations
 import numpy as np
 
 from suquan.losses import Curvature, Loss
-from suquan.solvers._algebra import Array, as_floats
-from suquan.solvers._fits import (
+from suquan.solvers._products import (
+    Array,
+    as_floats,
+    column_products,
+    one_blas_thread,
+    row_products,
+)
+from suquan.solvers._quadratic import QuadraticModel
+from suquan.solvers.newton import (
     MAX_ITER,
     TOL,
     LinearFit,
     damped_curvature,
     ignores_shifts,
+    line_search,
     negligible,
     normalised,
     of_samples,
 )
-from suquan.solvers._products import column_products, row_products
-from suquan.solvers._quadratic import QuadraticModel
-from suquan.solvers._threads import one_blas_thread
-from suquan.solvers.newton import line_search
-
-__all__ = ["solve_elastic_net"]
 
 _FIRST_COLUMNS = 50
 # Criterion at which the stages at larger alphas end, and their share of the iterations.

@@ -10,8 +10,8 @@ with weights s of sum 1 and an intercept b that is not penalised. This module so
 - n_samples > n_features (:mod:`suquan.solvers.ridge_features`): Newton with conjugate gradients, all fits of a
   batch in lockstep, so that every product with A is a matrix product.
 
-The rounds (:mod:`suquan.solvers.alternation`), the grid and the comparison call :class:`RidgeDesign`,
-:func:`solve_w` and :func:`suquan.solvers.elastic_net.solve_elastic_net`, and get :class:`LinearFit`.
+The rounds (:mod:`suquan.solvers.alternation`), the grid and the comparison call :class:`RidgeDesign` and get
+:class:`LinearFit`.
 
 **Stopping.** ``criterion`` is half the squared Newton decrement, ½ gᵀH⁻¹g, over the objective: the
 relative gap J/J* − 1 to second order, free of any scale. It is measured before the last step, so the point
@@ -21,80 +21,14 @@ returned is closer than it says.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from suquan.losses import Loss
-from suquan.solvers._algebra import Array, as_floats
-from suquan.solvers._fits import (
-    MAX_ITER,
-    TOL,
-    FoldWeights,
-    LinearFit,
-    normalised,
-    null_intercept,
-)
-from suquan.solvers._threads import one_blas_thread
-from suquan.solvers.elastic_net import solve_elastic_net
+from suquan.solvers._products import Array, as_floats, one_blas_thread
+from suquan.solvers.newton import MAX_ITER, TOL, LinearFit, normalised
 from suquan.solvers.ridge_features import FeatureSolver
 from suquan.solvers.ridge_gram import GramSolver
-
-__all__ = ["FoldWeights", "LinearFit", "RidgeDesign", "null_intercept", "solve_w"]
-
-
-def solve_w(
-    A: Array,
-    loss: Loss,
-    y: Array,
-    s: Array,
-    alpha: float,
-    l1_ratio: float = 0.0,
-    *,
-    fit_intercept: bool = True,
-    tol: float = TOL,
-    max_iter: int = MAX_ITER,
-    start: LinearFit | None = None,
-) -> LinearFit:
-    """Minimise Σ s_i ℓ(y_i, A_i·w + b) + alpha [(1 − l1_ratio) ‖w‖² + l1_ratio ‖w‖₁] once.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n_samples, n_features), float32 or float64
-    loss : Loss
-    y : ndarray of shape (n_samples,)
-        Encoded labels, as ``loss`` wants them.
-    s : ndarray of shape (n_samples,)
-        Weights ≥ 0; they are divided by their sum.
-    alpha : float
-        Strength of the penalty, > 0.
-    l1_ratio : float, default=0.0
-        Between 0 and 1.
-    fit_intercept : bool, default=True
-    tol : float, default=1e-8
-    max_iter : int, default=200
-    start : LinearFit, optional
-
-    Returns
-    -------
-    LinearFit
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from suquan.losses import Squared
-    >>> A, y = np.array([[0.0], [1.0], [2.0]]), np.array([0.0, 1.0, 2.0])
-    >>> fit = solve_w(A, Squared(), y, np.ones(3), alpha=1e-12)
-    >>> fit.w.round(6), fit.converged
-    (array([[1.]]), True)
-    """
-    if l1_ratio > 0.0:
-        return solve_elastic_net(
-            A, loss, y, s, alpha, l1_ratio,
-            fit_intercept=fit_intercept, tol=tol, max_iter=max_iter, start=start,
-        )  # fmt: skip
-    design = RidgeDesign(A, fit_intercept=fit_intercept)
-    return design.solve(loss, y, s, alpha, tol=tol, max_iter=max_iter, start=start)
 
 
 class RidgeDesign:
@@ -155,7 +89,25 @@ class RidgeDesign:
         max_iter: int = MAX_ITER,
         start: LinearFit | None = None,
     ) -> LinearFit:
-        """One fit; parameters as for :func:`solve_w`."""
+        """One fit.
+
+        Parameters
+        ----------
+        loss : Loss
+        y : ndarray of shape (n_samples,)
+            Encoded labels, as ``loss`` wants them.
+        s : ndarray of shape (n_samples,)
+            Weights ≥ 0; they are divided by their sum.
+        alpha : float
+            Strength of the penalty, > 0.
+        tol : float, default=1e-8
+        max_iter : int, default=200
+        start : LinearFit, optional
+
+        Returns
+        -------
+        LinearFit
+        """
         S = normalised(np.asarray(s)[None])
         with one_blas_thread():
             (fit,) = self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
@@ -181,7 +133,7 @@ class RidgeDesign:
         Parameters
         ----------
         loss, y, alpha, tol, max_iter
-            As for :func:`solve_w`.
+            As for :meth:`solve`.
         S : ndarray of shape (n_fits, n_samples)
             Weights of each fit; 0 leaves a row out.
         start : LinearFit, optional
@@ -215,7 +167,7 @@ class RidgeDesign:
         Parameters
         ----------
         loss, y, s, tol, max_iter, start
-            As for :func:`solve_w`.
+            As for :meth:`solve`.
         alphas : sequence of float
 
         Returns
@@ -225,44 +177,8 @@ class RidgeDesign:
         """
         S = normalised(np.asarray(s)[None])
         fits: dict[int, LinearFit] = {}
-        done: list[int] = []
         with one_blas_thread():
             for k in np.argsort(alphas)[::-1].tolist():
-                if len(done) > 1:
-                    last = fits[done[-1]]
-                    ahead = _predict(fits, alphas, done, k)
-                    start = _better(loss, y, S[0], alphas[k], ahead, last)
                 (start,) = self._solver.solve_batch(loss, y, S, alphas[k], tol, max_iter, start)
                 fits[k] = start
-                done.append(k)
             return self._solver.complete([fits[k] for k in range(len(alphas))])
-
-
-def _predict(
-    fits: dict[int, LinearFit], alphas: Sequence[float], done: list[int], k: int
-) -> LinearFit:
-    """Extrapolate the last two fits of a path linearly in log alpha, as the margins of separable data grow."""
-    before, last = fits[done[-2]], fits[done[-1]]
-    alpha_before, alpha_last = alphas[done[-2]], alphas[done[-1]]
-    if not alpha_before > alpha_last:
-        return last
-    t = np.log(alpha_last / alphas[k]) / np.log(alpha_before / alpha_last)
-
-    def ahead(name):
-        old, new = getattr(before, name), getattr(last, name)
-        return None if old is None or new is None else new + t * (new - old)
-
-    return replace(last, **{name: ahead(name) for name in ("w", "dual", "b", "u")})
-
-
-def _better(loss, y, s, alpha, first: LinearFit, second: LinearFit) -> LinearFit:
-    """The start of the lower objective; neither needs a product with the design."""
-
-    def objective(fit):
-        if fit.w is None:  # b is that of the centred design, so that aᵀGa = a·(u − b)
-            norm2 = np.sum(fit.dual * (np.reshape(fit.u, (len(y), -1)) - fit.b).T)
-        else:
-            norm2 = np.sum(fit.w**2)
-        return loss.value(y, np.ravel(fit.u), s) + alpha * norm2
-
-    return first if objective(first) < objective(second) else second

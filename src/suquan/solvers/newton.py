@@ -1,22 +1,28 @@
-"""Newton's method for several fits in lockstep: one line search and one loop of conjugate gradients.
+"""Newton's method for several fits in lockstep, and what all solvers of the w-step agree on.
 
 A :class:`NewtonProblem` gives objectives, gradients, products with Hessians and a preconditioner:
 :mod:`suquan.solvers.ridge_gram` in the samples' dimensions, :mod:`suquan.solvers.ridge_features` in the
 features'. Its sums over samples may come from a matrix or from passes over blocks. :func:`newton` gives
-solutions.
+solutions, of which the solvers make a :class:`LinearFit` each.
 
 Parameters ``theta`` of a batch have shape (n_fits, n_outputs, n_parameters), and so have gradients and steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from suquan.solvers._algebra import Array, MaybeArray
+from suquan.losses import Curvature, DiagonalCurvature, Loss
+from suquan.solvers._products import Array, MaybeArray
 
+TOL = 1e-8
+MAX_ITER = 200
+# An objective below this fraction of the loss at zero scores counts as zero.
+_NEGLIGIBLE = 1e-12
 Product = Callable[[Array], Array]
 
 # Relative residual of the last Newton step: 10⁻⁴ of the gap are left, where the usual one would leave a tenth.
@@ -24,6 +30,84 @@ _LAST_FORCING = 1e-2
 _MAX_HALVINGS = 40
 # Share of the secant's curvature that Newton's model has at least, at first and after long steps failed.
 _FIRST_DAMPING, _MOST_DAMPING = 0.1, 1.0
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """A fitted linear model; give it as ``start`` to warm-start a neighbouring problem.
+
+    Attributes
+    ----------
+    w : ndarray of shape (n_outputs, n_features) or None
+        Coefficients; None where the design is known by its Gram matrix alone.
+    b : ndarray of shape (n_outputs,)
+        Intercepts; they sum to 0 where the loss ignores a common shift of all outputs.
+    u : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        Scores of all rows, those of weight 0 included.
+    objective : float
+        J(w, b).
+    n_iter : int
+        Newton iterations.
+    criterion : float
+        Estimate of J/J* − 1 before the last step.
+    converged : bool
+        Whether ``criterion`` came below ``tol``.
+    dual : ndarray of shape (n_outputs, n_samples) or None
+        Coefficients a with w = a A, where they were computed.
+    design : object
+        Opaque: what the fit was computed on, so that a start on the same design reuses ``u``.
+    """
+
+    w: MaybeArray
+    b: Array
+    u: Array
+    objective: float
+    n_iter: int
+    criterion: float
+    converged: bool
+    dual: MaybeArray = None
+    design: object = field(default=None, repr=False, compare=False)
+
+
+def normalised(S: Array) -> Array:
+    """Weights of sum 1 in each row."""
+    S = np.array(S, dtype=np.float64, subok=False)
+    S /= S.sum(axis=-1, keepdims=True)
+    return S
+
+
+def negligible(loss: Loss, y: Array, s: Array) -> float:
+    """Objective under which a fit counts as perfect."""
+    at_zero = loss.value(y, np.zeros(len(y) * loss.n_outputs), s)
+    return max(_NEGLIGIBLE * at_zero, np.finfo(float).tiny)
+
+
+def ignores_shifts(loss: Loss, y: Array, s: Array) -> bool:
+    """Whether a common shift of all outputs leaves the loss as it is, so that they may sum to 0."""
+    if loss.n_outputs == 1:
+        return False
+    u = np.zeros(len(y) * loss.n_outputs)
+    before, after = loss.value(y, u, s), loss.value(y, u + 1.0, s)
+    return abs(after - before) <= 1e-12 * (abs(before) + 1.0)
+
+
+def of_samples(u: Array, loss: Loss) -> Array:
+    """Scores side by side as a fit has them: of shape (n_samples,) or (n_samples, n_outputs)."""
+    return u if loss.n_outputs == 1 else u.reshape(-1, loss.n_outputs)
+
+
+def damped_curvature(loss: Loss, y: Array, u: Array, s: Array, damping: float) -> Curvature:
+    """Hessian of the weighted loss in its scores u, at least `damping` times the curvature of the secant.
+
+    The secant from the scores of smallest loss bounds a convex loss that is flat or linear there: the Huber
+    loss has no curvature at large residuals, where Newton's step would have no end.
+    """
+    hessian = loss.hessian(y, u, s)
+    if loss.is_quadratic or loss.couples_samples or loss.n_outputs > 1:
+        return hessian
+    away = u - loss.scores_of_dual(y, np.zeros_like(u), s)
+    secant = np.divide(loss.gradient(y, u, s), away, out=np.zeros_like(u), where=away != 0.0)
+    return DiagonalCurvature(np.maximum(hessian.diagonal(), damping * secant))
 
 
 class Point(NamedTuple):
@@ -60,9 +144,7 @@ def lower(first: Point, second: Point) -> Point:
 class NewtonProblem(Protocol):
     """What :func:`newton` asks; `fits` are the numbers of the fits that the other arguments belong to."""
 
-    @property
-    def max_products(self) -> int:
-        """Products that conjugate gradients may use for one step."""
+    max_products: int  # that conjugate gradients may use for one step
 
     def evaluate(self, fits: Array, theta: Array) -> list[Point]:
         """The fits at theta."""
@@ -76,22 +158,13 @@ class NewtonProblem(Protocol):
     def preconditioner(self, fits: Array, points: list[Point]) -> Product:
         """Products with approximate inverses of the Hessians."""
 
-    def adapt(self, n_products: int, reached: bool) -> None:
-        """Learn how many products the last step took, and whether they were enough."""
-
-
-class Solution(NamedTuple):
-    """Last point of a fit, the Newton steps to it, and its relative gap before the last one."""
-
-    point: Point
-    n_iter: int
-    criterion: float
-
 
 def newton(
     problem: NewtonProblem, points: list[Point], floor: float, tol: float, max_iter: int
-) -> list[Solution]:
+) -> Iterator[tuple[Point, int, float]]:
     """Minimise the objectives of all fits from their `points`.
+
+    Returns the last point of each fit, the Newton steps to it, and its relative gap before the last one.
 
     A fit ends once half its squared Newton decrement, ½ gᵀH⁻¹g, is at most `tol` times its objective, or times
     `floor` where that is larger, and the step to the next point was solved accurately; or where no step lowers
@@ -107,7 +180,7 @@ def newton(
         scale = np.maximum([point.objective for point in present], floor)
         scaled = precondition(gradient)
         gap = 0.5 * dots(gradient, scaled) / scale
-        step, n_products, reached, accurate = conjugate_gradients(
+        step, accurate = conjugate_gradients(
             problem.hessian(running, present),
             precondition,
             gradient,
@@ -129,11 +202,7 @@ def newton(
         running = running[((criterion[running] > tol) | ~done) & (lengths > 0.0)]
         if not len(running):
             break
-        problem.adapt(n_products, reached)
-    return [
-        Solution(*of_fit)
-        for of_fit in zip(points, n_iter.tolist(), criterion.tolist(), strict=True)
-    ]
+    return zip(points, n_iter.tolist(), criterion.tolist(), strict=True)
 
 
 def _forcing(gap: Array, tol: float) -> Array:
@@ -204,7 +273,7 @@ def conjugate_gradients(
     forcing: Array,
     last_decrement: Array,
     limit: int,
-) -> tuple[Array, int, bool, Array]:
+) -> tuple[Array, Array]:
     """Solve H step = −gradient for every fit of a batch at once.
 
     Parameters
@@ -223,9 +292,6 @@ def conjugate_gradients(
     Returns
     -------
     step : ndarray of the shape of ``gradient``
-    n_products : int
-    reached : bool
-        Whether every fit came down to ``forcing`` times its first residual.
     accurate : ndarray of bool, shape (n_fits,)
         Which fits came down to what the last step needs.
     """
@@ -233,7 +299,7 @@ def conjugate_gradients(
     energy = dots(residual, direction)
     target, last_target = forcing**2 * energy, _LAST_FORCING**2 * energy
     goal, accurate = target, energy <= last_target
-    for n_products in range(1, limit + 1):
+    for _ in range(limit):
         curved = product(direction)
         curvature = dots(direction, curved)
         usable = (energy > goal) & (curvature > 0.0)
@@ -245,10 +311,10 @@ def conjugate_gradients(
         accurate |= usable & (energy <= last_target)
         goal = np.where(dots(-gradient, step) <= last_decrement, last_target, target)
         if not np.any(energy > goal):
-            return step, n_products, True, accurate
+            break
         ratio = np.where(previous > 0.0, energy / np.where(previous > 0.0, previous, 1.0), 0.0)
         direction = scaled + ratio[:, None, None] * direction
-    return step, limit, not np.any(energy > target), accurate
+    return step, accurate
 
 
 def dots(V: Array, W: Array) -> Array:

@@ -2,74 +2,51 @@
 
     min over (w, b)   Σ_i s_i ℓ(y_i, A_i·w + b) + alpha ‖w‖²
 
-:class:`SampleSums` says what is asked of the samples: :class:`DenseSums` computes it from a matrix in memory,
-:mod:`suquan._dask.linear` in passes over blocks. :class:`FeatureProblem` adds the penalty and a
-preconditioner. All fits of a batch run in lockstep, so that every product with the design is a matrix
-product. :class:`suquan.solvers.linear.RidgeDesign` calls :class:`FeatureSolver`.
+:class:`DenseSums` has the sums over samples, from a matrix in memory; :mod:`suquan._dask.linear` gives them in
+passes over blocks. :class:`FeatureProblem` adds the penalty and a preconditioner. All fits of a batch run in
+lockstep, so that every product with the design is a matrix product. :class:`suquan.solvers.linear.RidgeDesign`
+calls :class:`FeatureSolver`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from suquan.losses import Curvature, Loss
-from suquan.solvers._algebra import Array, MaybeArray, cholesky, cholesky_solve
-from suquan.solvers._fits import (
+from suquan.solvers._products import (
+    Array,
+    CentredDesign,
+    MaybeArray,
+    centring,
+    cholesky,
+    cholesky_solve,
+    column_moments,
+)
+from suquan.solvers.newton import (
     LinearFit,
+    Point,
+    Product,
     damped_curvature,
     ignores_shifts,
+    lower,
     negligible,
+    newton,
     of_samples,
 )
-from suquan.solvers._products import CentredDesign, centred_design
-from suquan.solvers.newton import Point, Product, Solution, lower, newton
 
 # Logarithm of the ratio of two mean curvatures that may share a factor.
 _SAME_FACTOR = 0.25
-# Features up to which a covariance costs less than the first iterations without it.
+# Features up to which second moments cost less than the first iterations without them.
 _FEW_FEATURES = 256
-
-
-class SampleSums(Protocol):
-    """Sums over the samples of a batch of fits, on centred columns; `theta` has the intercept last.
-
-    Attributes
-    ----------
-    n_features : int
-    spread : float
-        Mean square of the entries of the centred columns.
-    """
-
-    n_features: int
-    spread: float
-
-    @property
-    def largest_square(self) -> float:
-        """Features up to which there is room for a matrix of all pairs."""
-
-    def evaluate(self, fits: Array, theta: Array) -> list[Point]:
-        """Losses at theta, without the penalty."""
-
-    def gradients(self, fits: Array, points: list[Point]) -> Array:
-        """Gradients of the losses."""
-
-    def hessian(self, fits: Array, points: list[Point]) -> Product:
-        """Products with the Hessians of the losses."""
-
-    def curvatures(self, fits: Array, points: list[Point]) -> Array:
-        """Mean over the outputs of the summed second derivatives of the losses, of shape (n_fits,)."""
-
-    def covariance(self) -> Array:
-        """Second moments of the columns, bordered by those of the intercept."""
-
-    def squares(self, fit: int, point: Point) -> list[Array]:
-        """Second moments weighted with the curvature of each output of a fit."""
+# Least bounds on the products of one step: usually, and where no factor is near the Hessian.
+_FEW_PRODUCTS, _MANY_PRODUCTS = 4, 60
 
 
 class DenseSums:
-    """Sums over the rows of a matrix.
+    """Sums over the samples of a batch of fits, from a matrix; `theta` has the intercept last.
 
     Parameters
     ----------
@@ -80,6 +57,11 @@ class DenseSums:
         Weights of each fit.
     spread : float, optional
         Mean square of the entries, where a preconditioner needs it.
+
+    Attributes
+    ----------
+    largest_square : float
+        Features up to which there is room for a matrix of all pairs.
     """
 
     largest_square = np.inf
@@ -105,11 +87,10 @@ class DenseSums:
 
     def gradients(self, fits: Array, points: list[Point]) -> Array:
         """Gradients of the losses."""
-        slopes = [
-            self.loss.gradient(*self._at(k, point.u))
-            for k, point in zip(fits.tolist(), points, strict=True)
-        ]
-        return self._batch(self.design.adjoint(self._by_output(slopes)), len(points))
+        of_fits = zip(fits.tolist(), points, strict=True)
+        slopes = [self.loss.gradient(*self._at(k, point.u)) for k, point in of_fits]
+        gradients = self.design.adjoint(self._by_output(slopes))
+        return gradients.reshape(len(points), self.loss.n_outputs, -1)
 
     def hessian(self, fits: Array, points: list[Point]) -> Product:
         """Products with the Hessians of the losses, in the type of the design."""
@@ -118,11 +99,8 @@ class DenseSums:
 
         def product(V: Array) -> Array:
             changes = self._side_by_side(self.design.scores(_rows(V), dtype), len(V))
-            curved = [
-                curvature.product(change)
-                for curvature, change in zip(curvatures, changes, strict=True)
-            ]
-            return self._batch(self.design.adjoint(self._by_output(curved), dtype), len(V))
+            curved = [c.product(change) for c, change in zip(curvatures, changes, strict=True)]
+            return self.design.adjoint(self._by_output(curved), dtype).reshape(V.shape)
 
         return product
 
@@ -131,28 +109,18 @@ class DenseSums:
         totals = [curvature.diagonal().sum() for curvature in self._curvatures(fits, points)]
         return np.array(totals) / self.loss.n_outputs
 
-    def covariance(self) -> Array:
-        """Second moments of the columns, bordered by those of the intercept."""
-        n_samples = len(self.y)
-        return self.design.squares(np.full(n_samples, 1.0 / n_samples))
-
-    def squares(self, fit: int, point: Point) -> list[Array]:
-        """Second moments weighted with the curvature of each output of a fit."""
-        (curvature,) = self._curvatures(np.array([fit]), [point])
-        diagonal = curvature.diagonal().reshape(len(self.y), -1)
-        return [self.design.squares(d) for d in diagonal.T]
+    def squares(self, fits: Array, points: list[Point], total: float) -> Array:
+        """Second moments of the columns and the intercept, weighted with mean curvatures over `total`."""
+        diagonals = [curvature.diagonal() for curvature in self._curvatures(fits, points)]
+        by_output = np.reshape(diagonals, (len(fits), -1, self.loss.n_outputs))
+        return self.design.squares(by_output.mean(axis=(0, 2)) / total)
 
     def _curvatures(self, fits: Array, points: list[Point]) -> list[Curvature]:
         """Curvatures of the fits, which a Newton step asks for twice."""
         if self._known is None or self._known[0] is not points:
             of_fits = zip(fits.tolist(), points, strict=True)
-            self._known = (
-                points,
-                [
-                    damped_curvature(self.loss, *self._at(k, point.u), point.damping)
-                    for k, point in of_fits
-                ],
-            )
+            found = [damped_curvature(self.loss, *self._at(k, p.u), p.damping) for k, p in of_fits]
+            self._known = points, found
         return self._known[1]
 
     def _at(self, k: int, u: Array) -> tuple[Array, Array, Array]:
@@ -172,8 +140,11 @@ class DenseSums:
         stacked = np.stack(scores).reshape(len(scores), -1, self.loss.n_outputs)
         return np.ascontiguousarray(stacked.transpose(0, 2, 1)).reshape(-1, len(self.y))
 
-    def _batch(self, rows: Array, n_fits: int) -> Array:
-        return rows.reshape(n_fits, self.loss.n_outputs, -1)
+
+def theta_of(fit: LinearFit, offset: Array, balanced: bool) -> Array:
+    """Coefficients and intercepts of a fit on the centred design, `offset` the means of the columns."""
+    theta = np.column_stack([fit.w, fit.b + fit.w @ offset])
+    return theta - theta.mean(axis=0) if balanced else theta
 
 
 def _rows(theta: Array) -> Array:
@@ -182,87 +153,83 @@ def _rows(theta: Array) -> Array:
 
 
 class Conditioning:
-    """What the fits on one design share: its covariance and the last factor, and when they pay.
+    """Preconditioner that the fits on one design share, as strong as they turn out to need.
 
-    Conjugate gradients run without a covariance until they have cost as many products as forming and
-    factorising one, n_features / 24.
+    At first it scales. Once conjugate gradients have cost as many products as forming and factorising second
+    moments, n_features / 24, it inverts the mean Hessian of the present fits; once they have cost as many
+    again, the one of the fits then.
+
+    Parameters
+    ----------
+    n_features : int
+    dtype : type, default=np.float64
+        Of the factor.
     """
 
-    def __init__(self, n_features: int):
-        self.budget = max(4, n_features // 24)
-        self.unconditioned_left = self.budget if n_features > _FEW_FEATURES else 0
-        self._covariance: MaybeArray = None
+    def __init__(self, n_features: int, dtype: Any = np.float64):
+        self.dtype = dtype
+        self.budget = max(_FEW_PRODUCTS, n_features // 24)
+        self.products_left = self.budget if n_features > _FEW_FEATURES else 0
+        self._squares: MaybeArray = None
         self._factor: MaybeArray = None
         self._factored = 1.0, 0.0  # curvature and alpha of the factor
 
-    def factor(self, sums: SampleSums, curvature: float, alpha: float, dtype: Any) -> Array:
-        """Factor of curvature × covariance + 2 alpha, or of nearly that curvature."""
+    def factor(
+        self, sums: DenseSums, fits: Array, points: list[Point], curvature: float, alpha: float
+    ) -> MaybeArray:
+        """Factor of about the mean Hessian, of nearly the mean `curvature`; None while it does not pay."""
+        if self.products_left <= 0:
+            self._squares = self._factor = None  # their memory is needed
+            self._squares = sums.squares(fits, points, curvature).astype(self.dtype, copy=False)
+            self.products_left = self.budget
+        if self._squares is None:
+            return None
         known, at_alpha = self._factored
-        if alpha != at_alpha or abs(np.log(curvature / known)) >= _SAME_FACTOR:
-            if self._covariance is None:
-                self._covariance = sums.covariance().astype(dtype)
-            self._factor = _penalised_factor(curvature * self._covariance, alpha)
-            self._factored = curvature, alpha
+        same = alpha == at_alpha and abs(np.log(curvature / known)) < _SAME_FACTOR
+        if self._factor is None or not same:
+            H = curvature * self._squares
+            H.flat[: (len(H) - 1) * len(H) : len(H) + 1] += 2.0 * alpha
+            self._factor, self._factored = cholesky(H), (curvature, alpha)
         return self._factor
-
-
-def _penalised_factor(H: Array, alpha: float) -> Array:
-    """Factor of the Hessian H of a loss with the penalty, which takes the place of H."""
-    n_features = len(H) - 1
-    H.flat[: n_features * (n_features + 1) : n_features + 2] += 2.0 * alpha
-    return cholesky(H)
 
 
 class FeatureProblem:
     """The penalised fits, as Newton's method takes them.
 
-    The preconditioner is as strong as the problem turns out to need. Strength 0 scales; 1 inverts
-    mean curvature × covariance + 2 alpha; 2 inverts, fit by fit and output by output, the Hessian at the
-    present point. The next one is built when the last has cost as many products as that takes.
-
     Parameters
     ----------
-    sums : SampleSums
+    sums : DenseSums
     conditioning : Conditioning
         Of the design; it learns from fit to fit.
     loss : Loss
     alpha : float
     balanced : bool
         Whether the outputs sum to 0, as the loss ignores their mean.
-    dtype : type, default=np.float64
-        Type of the shared factor.
     """
 
     def __init__(
-        self,
-        sums: SampleSums,
-        conditioning: Conditioning,
-        loss: Loss,
-        alpha: float,
-        balanced: bool,
-        dtype: Any = np.float64,
+        self, sums: DenseSums, conditioning: Conditioning, loss: Loss, alpha: float, balanced: bool
     ):
-        self.sums, self.shared, self.alpha = sums, conditioning, alpha
-        self.balanced, self.dtype = balanced, dtype
-        self.is_coupled = loss.n_outputs > 1 or loss.couples_samples
+        self.sums, self.shared, self.loss, self.alpha = sums, conditioning, loss, alpha
+        self.balanced = balanced
         self.has_room = sums.n_features <= sums.largest_square
-        self.strength = 1 if conditioning.unconditioned_left <= 0 and self.has_room else 0
-        self._own: dict[int, list[Array]] = {}
+        is_hard = loss.n_outputs > 1 or loss.couples_samples or not self.has_room
+        least = _MANY_PRODUCTS if is_hard else _FEW_PRODUCTS
+        self.max_products = max(least, conditioning.budget)
 
-    @property
-    def max_products(self) -> int:
-        """Products for one step; more where factors neglect the coupling of outputs or samples."""
-        if self.strength == 0:
-            return max(
-                60 if not self.has_room else 4,
-                self.shared.budget // 2,
-                self.shared.unconditioned_left,
-            )
-        return (
-            max(60, self.shared.budget)
-            if self.strength == 2 and self.is_coupled
-            else self.shared.budget
-        )
+    def solve(
+        self, points: list[Point], offset: Array, floor: float, tol: float, max_iter: int
+    ) -> list[LinearFit]:
+        """The fits, with b moved from the centred design to the one given."""
+        fits = []
+        for point, n_iter, criterion in newton(self, points, floor, tol, max_iter):
+            w, b = point.theta[:, :-1].copy(), point.theta[:, -1].copy()
+            b -= w @ offset
+            b -= b.mean() if self.balanced else 0.0
+            u = np.empty(0) if point.u is None else of_samples(point.u, self.loss)
+            converged = criterion <= tol
+            fits.append(LinearFit(w, b, u, point.objective, n_iter, criterion, converged))
+        return fits
 
     def evaluate(self, fits: Array, theta: Array) -> list[Point]:
         """Objectives at theta."""
@@ -280,10 +247,11 @@ class FeatureProblem:
         return gradient
 
     def hessian(self, fits: Array, points: list[Point]) -> Product:
-        """Products with the Hessians of the objectives."""
+        """Products with the Hessians of the objectives; counted, to know when a new preconditioner pays."""
         of_losses = self.sums.hessian(fits, points)
 
         def product(V: Array) -> Array:
+            self.shared.products_left -= 1
             out = of_losses(V)
             out[..., :-1] += 2.0 * self.alpha * V[..., :-1]
             return out
@@ -293,42 +261,16 @@ class FeatureProblem:
     def preconditioner(self, fits: Array, points: list[Point]) -> Product:
         """Products with approximate inverses of the Hessians."""
         curvature = max(float(self.sums.curvatures(fits, points).mean()), np.finfo(float).tiny)
-        if self.strength == 0:
-            # One scale for all columns: rows of normalised samples have the same sum, so that gradients are
-            # orthogonal to a common shift of all coefficients, along which only the penalty is curved.
-            scales = np.full(
-                self.sums.n_features + 1, curvature * self.sums.spread + 2.0 * self.alpha
-            )
-            scales[-1] = curvature
-            return lambda R: self._balance(R / scales)
-        if self.strength == 1:
-            factor = self.shared.factor(self.sums, curvature, self.alpha, self.dtype)
+        factor = None
+        if self.has_room:
+            factor = self.shared.factor(self.sums, fits, points, curvature, self.alpha)
+        if factor is not None:
             return lambda R: self._balance(cholesky_solve(factor, _rows(R).T).T.reshape(R.shape))
-        for k, point in zip(fits.tolist(), points, strict=True):
-            if k not in self._own:
-                squares = self.sums.squares(k, point)
-                self._own[k] = [_penalised_factor(H, self.alpha) for H in squares]
-        factors = [self._own[k] for k in fits.tolist()]
-
-        def solve(R: Array) -> Array:
-            solved = [
-                [cholesky_solve(factor, r) for factor, r in zip(of_fit, residuals, strict=True)]
-                for of_fit, residuals in zip(factors, R, strict=True)
-            ]
-            return self._balance(np.array(solved))
-
-        return solve
-
-    def adapt(self, n_products: int, reached: bool) -> None:
-        """Grow stronger where the last conjugate gradients were too long."""
-        if self.strength == 0:
-            self.shared.unconditioned_left -= n_products
-            if self.shared.unconditioned_left <= 0 and self.has_room:
-                self.strength = 1
-        elif self.strength == 1:
-            self.strength = 1 if reached else 2
-        elif n_products > 3:
-            self._own.clear()  # out of date: a fresh factor solves in one or two products
+        # One scale for all columns: rows of normalised samples have the same sum, so that gradients are
+        # orthogonal to a common shift of all coefficients, along which only the penalty is curved.
+        scales = np.full(self.sums.n_features + 1, curvature * self.sums.spread + 2.0 * self.alpha)
+        scales[-1] = curvature
+        return lambda R: self._balance(R / scales)
 
     def _balance(self, R: Array) -> Array:
         return R - R.mean(axis=1, keepdims=True) if self.balanced else R
@@ -344,20 +286,20 @@ class FeatureSolver:
     """
 
     def __init__(self, A: Array, fit_intercept: bool):
-        self.design, self.spread = centred_design(A, fit_intercept)
+        sums, squares = column_moments(A)
+        means, self.spread, explicit = centring(sums, squares, len(A), fit_intercept)
+        self.design = CentredDesign(A, means, fit_intercept, explicit)
         self.fit_intercept = fit_intercept
-        self.conditioning = Conditioning(A.shape[1])
+        self.conditioning = Conditioning(A.shape[1], A.dtype)
 
     def solve_batch(self, loss, y, S, alpha, tol, max_iter, start) -> list[LinearFit]:
         """Fits that differ by their weights S, of shape (n_fits, n_samples)."""
         sums = DenseSums(self.design, loss, y, S, self.spread)
         balanced = ignores_shifts(loss, y, S[0])
-        problem = FeatureProblem(
-            sums, self.conditioning, loss, alpha, balanced, self.design.A.dtype
-        )
-        points = self._start(sums, problem, start)
-        solutions = newton(problem, points, negligible(loss, y, S.mean(axis=0)), tol, max_iter)
-        return [self._fit(solution, loss, balanced, tol) for solution in solutions]
+        problem = FeatureProblem(sums, self.conditioning, loss, alpha, balanced)
+        points, floor = self._start(sums, problem, start), negligible(loss, y, S.mean(axis=0))
+        fits = problem.solve(points, self.design.offset, floor, tol, max_iter)
+        return [replace(fit, design=self) for fit in fits]
 
     def complete(self, fits: list[LinearFit]) -> list[LinearFit]:
         """Nothing is left to add."""
@@ -376,10 +318,7 @@ class FeatureSolver:
         constants = [problem.penalised(point) for point in sums.points(fits, theta, scores)]
         if start is None or start.w is None or start.w.shape != theta[0, :, :-1].shape:
             return constants
-        b = start.b + start.w @ self.design.offset if self.fit_intercept else 0.0 * start.b
-        theta[:] = np.column_stack([start.w, b])
-        if problem.balanced:
-            theta -= theta.mean(axis=1, keepdims=True)
+        theta[:] = theta_of(start, self.design.offset, problem.balanced)
         known = start.design is self
         scores = np.ravel(start.u)[None] if known else sums.scores(theta[:1])
         points = sums.points(fits, theta, np.repeat(scores, len(S), axis=0))
@@ -387,15 +326,3 @@ class FeatureSolver:
             lower(constant, problem.penalised(point))
             for constant, point in zip(constants, points, strict=True)
         ]
-
-    def _fit(self, solution: Solution, loss: Loss, balanced: bool, tol: float) -> LinearFit:
-        """The fit, with b moved from the centred design to the one given."""
-        point = solution.point
-        w, b = point.theta[:, :-1].copy(), point.theta[:, -1].copy()
-        if self.fit_intercept:
-            b -= w @ self.design.offset
-            b -= b.mean() if balanced else 0.0
-        return LinearFit(
-            w, b, of_samples(point.u, loss), point.objective, solution.n_iter,
-            solution.criterion, solution.criterion <= tol, design=self,
-        )  # fmt: skip

@@ -22,25 +22,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from suquan._blocks import on_threads
-from suquan.losses import Curvature, Loss
-from suquan.solvers._algebra import (
+from suquan.losses import Loss
+from suquan.solvers._products import (
     Array,
     MaybeArray,
     cholesky,
     cholesky_inverse,
     cholesky_solve,
+    column_products,
+    n_threads,
+    slices,
 )
-from suquan.solvers._fits import (
+from suquan.solvers.newton import (
     LinearFit,
+    Point,
+    Product,
     damped_curvature,
+    lower,
     negligible,
+    newton,
 )
-from suquan.solvers._products import column_products, slices
-from suquan.solvers._threads import n_threads
-from suquan.solvers.newton import Point, Product, lower, newton
 from suquan.solvers.ridge_features import FeatureSolver
 
 # Products for one Newton step; fits that need more are left to a factor of their own.
@@ -90,12 +93,8 @@ class DualProblem:
 
     def gradients(self, fits: Array, points: list[Point]) -> Array:
         """The parts (Gρ, ρ, Σ slopes) of the gradients, with ρ = slopes + 2 alpha a."""
-        slopes = np.stack(
-            [
-                self.loss.gradient(*self._at(k, point.u))
-                for k, point in zip(fits.tolist(), points, strict=True)
-            ]
-        )
+        of_fits = zip(fits.tolist(), points, strict=True)
+        slopes = np.stack([self.loss.gradient(*self._at(k, point.u)) for k, point in of_fits])
         a = np.concatenate([point.theta[:, : len(self.G)] for point in points])
         return self._gradient(slopes + 2.0 * self.alpha * a, slopes)
 
@@ -122,9 +121,6 @@ class DualProblem:
 
         return self._solver(roots, fits, solve)
 
-    def adapt(self, n_products: int, reached: bool) -> None:
-        """Nothing to learn: the factors are fresh, or shared to the end."""
-
     def system(self, root: Array) -> Array:
         """B = 2 alpha + diag(root) (G + shift) diag(root), definite where the curvature vanishes too."""
         B = self.G + self.shift
@@ -140,17 +136,13 @@ class DualProblem:
     def _diagonals(self, fits: Array, points: list[Point]) -> Array:
         """Curvatures of the fits, which a Newton step asks for twice."""
         if self._known is None or self._known[0] is not points:
-            curvatures: list[Curvature] = [
-                damped_curvature(self.loss, *self._at(k, point.u), point.damping)
-                for k, point in zip(fits.tolist(), points, strict=True)
-            ]
-            self._known = points, np.stack([curvature.diagonal() for curvature in curvatures])
+            of_fits = zip(fits.tolist(), points, strict=True)
+            found = [damped_curvature(self.loss, *self._at(k, p.u), p.damping) for k, p in of_fits]
+            self._known = points, np.stack([curvature.diagonal() for curvature in found])
         return self._known[1]
 
     def _gradient(self, rho: Array, slopes: Array) -> Array:
-        totals = (
-            slopes.sum(axis=1, keepdims=True) if self.fit_intercept else np.zeros((len(rho), 1))
-        )
+        totals = slopes.sum(axis=1, keepdims=True) * self.fit_intercept
         return np.concatenate([rho @ self.G, rho, totals], axis=1)[:, None]
 
     def _solver(self, roots: Array, fits: Array, solve) -> Product:
@@ -192,18 +184,13 @@ class FoldInverse:
         self.inverse = cholesky_inverse(cholesky(problem.system(root)))
         self.roots = root * kept
         self.left_out = [np.flatnonzero(~has) for has in kept]
-        self.corners = [
-            cho_factor(self.inverse[np.ix_(rows, rows)], check_finite=False) if len(rows) else None
-            for rows in self.left_out
-        ]
+        self.corners = [np.linalg.inv(self.inverse[np.ix_(out, out)]) for out in self.left_out]
 
     def solve(self, Q: Array, fits: Array) -> Array:
         """Solve the system of every fit for the rows of Q, which are 0 for samples left out."""
         Z, Q = Q @ self.inverse, Q.copy()
         for q, z, k in zip(Q, Z, fits.tolist(), strict=True):
-            rows = self.left_out[k]
-            if len(rows):
-                q[rows] = -cho_solve(self.corners[k], z[rows], check_finite=False)
+            q[self.left_out[k]] = -(self.corners[k] @ z[self.left_out[k]])
         return Q @ self.inverse
 
 
@@ -248,7 +235,10 @@ class GramSolver:
         if loss.n_outputs > 1 or loss.couples_samples:
             return self._solve_on_root(loss, y, S, alpha, tol, max_iter, start)
         options = (alpha, tol, max_iter, start)
-        if not _share_an_inverse(S, start):
+        # One inverse serves several fits that leave out at most half of the samples each.
+        n_left_out = (S == 0.0).sum(axis=1).max()
+        knows_all = start is not None and start.dual is not None
+        if not (knows_all and len(S) > 2 and 2 * n_left_out <= S.shape[1]):
             return [self._solve(loss, y, s[None], *options)[0] for s in S]
         fits = []
         for first in range(0, len(S), _MOST_FOLDS):
@@ -329,14 +319,6 @@ class GramSolver:
         fits = solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
         inverse = vectors / roots
         return [replace(fit, dual=fit.w @ inverse.T, w=None, design=self) for fit in fits]
-
-
-def _share_an_inverse(S: Array, start: LinearFit | None) -> bool:
-    """Whether the fits leave out few enough samples each, and are enough, for one inverse."""
-    if start is None or start.dual is None or len(S) < 3:
-        return False
-    n_left_out = (S == 0.0).sum(axis=1)
-    return bool(2 * n_left_out.max() <= S.shape[1])
 
 
 def _centre(G: Array) -> Array:

@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suquan.losses import Loss
+from suquan.solvers._products import one_blas_thread
 from suquan.solvers._target_data import LossSide, RowsInMemory
 from suquan.solvers._target_dual import dual_newton as _dual_newton
 from suquan.solvers._target_primal import primal_newton as _primal_newton
 from suquan.solvers._target_record import Record, TargetFit, Vector
 from suquan.solvers._target_record import accelerated as _accelerated
-from suquan.solvers._threads import one_blas_thread
 from suquan.target_sets import TargetSet, find_target_set
 
 __all__ = ["TargetFit", "TargetSet", "solve_target"]
