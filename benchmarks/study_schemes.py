@@ -54,7 +54,7 @@ class Study:
         data = encode(model, settings, X, y, None)
         operator = rank(settings, data.X)
         self.problem = make_problem(settings, operator, data.loss, data.y, data.weights)
-        self.start = make_start(settings, data.X, data.weights, n_features)
+        self.start = make_start(settings, data.X, None, data.weights, n_features)
         self.target = TARGET_SETS["joint"].at(self.problem.node_smoothness)
 
     def w_step(self, f: np.ndarray, start: LinearFit | None = None) -> tuple[LinearFit, float]:

@@ -11,13 +11,13 @@ from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegresso
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
+from suquan.objective import W_TOL
 from suquan.solvers import _products as products_module
 from suquan.solvers import _quadratic as quadratic_module
 from suquan.solvers import ridge_gram
 from suquan.solvers._algebra import cholesky
 from suquan.solvers._products import column_products, row_products
 from suquan.solvers._threads import n_threads, one_blas_thread
-from suquan.solvers.alternation import W_TOL
 from suquan.solvers.linear import FoldWeights, RidgeDesign, solve_w
 
 RELATIVE_ALPHAS = [1e-9, 1e-3, 1e2]  # times n_features

@@ -432,8 +432,9 @@ class _Study:
         else:
             settings = replace(self.settings, init=name)
             weights = data.weights_in(settings, train)
-            f = make_start(settings, data.X[train], weights, data.operator.n_features)
-            A, A_test = (data.operator.take(rows).apply(f) for rows in (train, test))
+            ranked, p = data.operator.take(train), data.operator.n_features
+            f = make_start(settings, data.X[train], ranked, weights, p)
+            A, A_test = ranked.apply(f), data.operator.take(test).apply(f)
         return A, A_test
 
     def with_grams(self, n_jobs: int | None) -> _Study:

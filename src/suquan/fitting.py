@@ -25,12 +25,26 @@ from sklearn.model_selection import (
 from sklearn.utils import check_random_state, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from suquan._compat import check_sample_weight, validate_data
 from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
 from suquan.methods import Method, resolve_method
-from suquan.objective import JointProblem, Splits
-from suquan.ranking import MISSING, TIES, SampleOperator, check_choice
-from suquan.solvers.alternation import JointFit, Steps, fit_method, intercept_only, silent
+from suquan.objective import (
+    JointFit,
+    JointProblem,
+    Splits,
+    Steps,
+    fit_method,
+    intercept_only,
+    silent,
+)
+from suquan.ranking import (
+    MISSING,
+    RANKED_DTYPES,
+    TIES,
+    SampleOperator,
+    check_choice,
+    check_sample_weight,
+    validate_data,
+)
 from suquan.target_sets import find_target_set
 from suquan.targets import LEARNED, learn_target, make_target_quantiles, read_at_grid
 
@@ -40,12 +54,8 @@ SMOOTHNESS_PER_FEATURE = 1e-4
 # Default alpha of models with an l1 penalty, whose useful range does not grow with the features.
 ALPHA_L1 = 1e-2
 # Integers (counts, pixels) are ranked as they are: a copy in float64 would be the largest array of a fit.
-_INTEGERS = [np.dtype(code).type for code in np.typecodes["AllInteger"]]
 # NaN is left to the missing rule; infinities are refused.
-CHECKS: dict[str, Any] = {
-    "dtype": [np.float64, np.float32, *_INTEGERS],
-    "ensure_all_finite": "allow-nan",
-}
+CHECKS: dict[str, Any] = {"dtype": RANKED_DTYPES, "ensure_all_finite": "allow-nan"}
 # Relative gap of the two largest singular values below which their vectors are not stable.
 _UNSTABLE_GAP = 0.01
 
@@ -127,11 +137,14 @@ class Settings:
 def _check_ranges(settings: Settings) -> None:
     check_choice("ties", settings.ties, TIES)
     check_choice("missing", settings.missing, MISSING)
-    _check_real("alpha", settings.alpha, 0.0, np.inf, "(0, ∞)", optional=True, strict=True)
-    _check_real("smoothness", settings.smoothness, 0.0, np.inf, "[0, ∞)", optional=True)
-    _check_real("l1_ratio", settings.l1_ratio, 0.0, 1.0, "[0, 1]")
-    _check_real("tol", settings.tol, 0.0, np.inf, "(0, ∞)", strict=True)
-    _check_real("huber_delta", settings.huber_delta, 0.0, np.inf, "(0, ∞)", strict=True)
+    for name, interval, optional in (
+        ("alpha", "(0, ∞)", True),
+        ("smoothness", "[0, ∞)", True),
+        ("l1_ratio", "[0, 1]", False),
+        ("tol", "(0, ∞)", False),
+        ("huber_delta", "(0, ∞)", False),
+    ):
+        _check_real(name, getattr(settings, name), interval, optional)
     _check_integer("max_iter", settings.max_iter, 1)
     _check_integer("n_repeats", settings.n_repeats, 1)
     if settings.max_rounds is not None:
@@ -140,11 +153,12 @@ def _check_ranges(settings: Settings) -> None:
         _check_integer("cv", settings.cv, 2)
 
 
-def _check_real(name, value, low, high, interval, *, optional=False, strict=False) -> None:
+def _check_real(name: str, value: Any, interval: str, optional: bool) -> None:
     if value is None and optional:
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not (low < value if strict else low <= value) or not value <= high:
+    high = 1.0 if interval.endswith("1]") else np.inf
+    if not is_number or not 0.0 <= value <= high or (value == 0.0 and interval[0] == "("):
         kind = f"None or a number in {interval}" if optional else f"a number in {interval}"
         raise ValueError(f"{name} must be {kind}; got {value!r}.")
     if np.isinf(value):
@@ -311,10 +325,12 @@ def learns_start(settings: Settings) -> bool:
     return isinstance(settings.start, str) and settings.start in LEARNED
 
 
-def make_start(settings: Settings, X: Any, weights: np.ndarray, n_knots: int) -> np.ndarray:
+def make_start(
+    settings: Settings, X: Any, operator: Any, weights: np.ndarray, n_knots: int
+) -> np.ndarray:
     """Starting target on the knots: in the set of the method, of sum 0, mean square 1."""
     if learns_start(settings):
-        f = learn_target(X, settings.start, sample_weight=weights, missing=settings.missing)
+        f = learn_target(X, settings.start, operator=operator, sample_weight=weights)
         return move_start(settings, f, n_knots)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -335,14 +351,13 @@ def move_start(
     inside = g if target_set is None else find_target_set(target_set).at(0.0).make_feasible(g)
     if np.max(np.abs(inside - g)) > 1e-9:
         g = standardize_start(inside, n_knots)
-        message = (
+        _warn(
             f"init is not one of the targets that method={settings.method.name!r} learns; it was replaced by "
             "the nearest one."
         )
-        warnings.warn(message, UserWarning, stacklevel=5)
     else:
         for warning in caught:
-            warnings.warn(warning.message, stacklevel=5)
+            _warn(warning.message)
     return g
 
 
@@ -403,11 +418,9 @@ def _random_splits(
         who = (
             "the smallest class has" if groups is None else "the smallest class or the groups have"
         )
-        warnings.warn(
+        _warn(
             f"cannot cross-fit: {who} too few members for 2 folds. The target is learned in-sample "
-            "instead; give more samples, or choose method='joint'.",
-            UserWarning,
-            stacklevel=5,
+            "instead; give more samples, or choose method='joint'."
         )
         return None
     if groups is None:
@@ -435,22 +448,19 @@ def fit_samples(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any)
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, sample_weight)
     check_method(settings, samples)
-    names, classes = getattr(estimator, "feature_names_in_", None), samples.classes
-    splits = crossfit_splits(settings, samples.loss, samples.y, groups, samples.used)
-    problem, g = _pose(settings, samples, names)
-    del X, y, samples  # a copy that validation made is not needed any more
-    solve(estimator, settings, problem, g, splits, classes)
-
-
-def _pose(
-    settings: Settings, samples: Samples, feature_names: Any
-) -> tuple[JointProblem, np.ndarray]:
-    """Problem of the samples that count, and its start."""
+    names, loss, classes = (
+        getattr(estimator, "feature_names_in_", None),
+        samples.loss,
+        samples.classes,
+    )
+    splits = crossfit_splits(settings, loss, samples.y, groups, samples.used)
     used = slice(None) if np.all(samples.used) else samples.used
     X, y = samples.X[used], samples.y[used]
     weights = fit_weights(settings, samples.weights, samples.labels)[used]
-    problem = make_problem(settings, rank(settings, X, feature_names), samples.loss, y, weights)
-    return problem, make_start(settings, X, weights, problem.n_knots)
+    problem = make_problem(settings, rank(settings, X, names), loss, y, weights)
+    g = make_start(settings, X, problem.operator, weights, problem.n_knots)
+    del X, samples  # a copy that validation made is not needed any more
+    solve(estimator, settings, problem, g, splits, classes)
 
 
 def solve(
@@ -472,16 +482,11 @@ def solve(
     _warn_about(fit, settings)
     if classes is not None:
         estimator.classes_ = classes
-    estimator.target_knots_ = fit.g
-    estimator.target_quantiles_ = problem.expand(fit.g)
-    estimator.coef_ = fit.w
-    estimator.intercept_ = fit.b
-    estimator.alpha_ = problem.alpha
-    estimator.smoothness_ = problem.smoothness
-    estimator.objective_ = fit.objective
-    estimator.objective_history_ = np.array(fit.history)
-    estimator.n_rounds_ = fit.n_rounds
-    estimator.n_iter_ = fit.n_iter
+    estimator.target_knots_, estimator.target_quantiles_ = fit.g, problem.expand(fit.g)
+    estimator.coef_, estimator.intercept_ = fit.w, fit.b
+    estimator.alpha_, estimator.smoothness_ = problem.alpha, problem.smoothness
+    estimator.objective_, estimator.objective_history_ = fit.objective, np.array(fit.history)
+    estimator.n_rounds_, estimator.n_iter_ = fit.n_rounds, fit.n_iter
 
 
 def _spectral_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -491,47 +496,44 @@ def _spectral_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     g, singular_values = spectral_target(problem)
     first, second = (*singular_values, 0.0)[:2]
     if not first - second >= _UNSTABLE_GAP * first or first == 0:
-        warnings.warn(
+        _warn(
             f"the two largest singular values are {first:.6g} and {second:.6g}: so close that the "
-            "target found by method='svd' is not stable. Use more samples or another method.",
-            UserWarning,
-            stacklevel=5,
+            "target found by method='svd' is not stable. Use more samples or another method."
         )
     return g, singular_values
 
 
 def warn_nothing_to_rank() -> None:
-    """Warn that no training sample has an order, on behalf of the caller of a `fit`."""
-    warnings.warn(
+    """Warn that no training sample has an order."""
+    _warn(
         "no sample has two different values, so there is nothing to rank: the model is its "
-        "intercept alone.",
-        UserWarning,
-        stacklevel=5,
+        "intercept alone."
     )
 
 
 def _warn_about(fit: JointFit, settings: Settings) -> None:
     if fit.collapsed:
-        warnings.warn(
+        _warn(
             "the best target at these penalties is zero; the last one that was not is kept. "
-            "Lower alpha or smoothness.",
-            UserWarning,
-            stacklevel=5,
+            "Lower alpha or smoothness."
         )
     if fit.runaway is not None:
-        warnings.warn(
+        _warn(
             f"the f-step led to a target of root mean square {fit.runaway:.1e}, at which the w-step "
             "fails; that round was not taken. Raise smoothness.",
             ConvergenceWarning,
-            stacklevel=5,
         )
     if fit.unfinished:
-        warnings.warn(
+        _warn(
             f"no convergence: {fit.unfinished[0]} after at most max_iter = {settings.max_iter} "
             "iterations. Raise max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=5,
         )
+
+
+def _warn(message: Any, category: type[Warning] = UserWarning) -> None:
+    """Warn on behalf of the caller of a `fit`."""
+    warnings.warn(message, category, stacklevel=6)
 
 
 # -- using a fitted model ---------------------------------------------------------------------------

@@ -22,9 +22,8 @@ from suquan.fitting import (
     warn_nothing_to_rank,
 )
 from suquan.methods import Method
-from suquan.objective import Splits
+from suquan.objective import JointFit, Splits, fit_grid, intercept_only
 from suquan.ranking import SampleOperator
-from suquan.solvers.alternation import JointFit, fit_grid, intercept_only
 from suquan.solvers.knot_grams import KnotGrams, KnotProblem
 from suquan.solvers.spectral import spectral_target
 
@@ -132,7 +131,7 @@ class RankedData(Samples):
         problem = make_problem(settings, self.operator, self.loss, self.y, self.weights)
         if self.grams is not None:
             problem = KnotProblem.of(problem, self.grams)
-        g = make_start(settings, X, self.weights, problem.n_knots)
+        g = make_start(settings, X, self.operator, self.weights, problem.n_knots)
         if self.operator.is_constant:
             fits = [
                 intercept_only(replace(problem, smoothness=at.smoothness), g) for at in candidates

@@ -1,7 +1,7 @@
 """Choosing the method and the strengths of its penalties by cross-validation.
 
 Samples are ranked once for all folds. On each training set every method shares its first w-step over all alphas
-(:func:`suquan.solvers.alternation.fit_grid`), f always starts from `init`, and folds run side by side with one
+(:func:`suquan.objective.fit_grid`), f always starts from `init`, and folds run side by side with one
 BLAS thread each, so that the numbers are the same for any `n_jobs`. :func:`suquan.compare` uses the same parts.
 """
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from suquan._blocks import for_each_block, on_threads
-from suquan._compat import check_sample_weight, output_container, validate_data
+from suquan._blocks import for_each_block
 from suquan._dask._common import is_dask_array
 from suquan._dask.collections import check_row_blocks
+from suquan.linear_model import SupervisedQuantileNormalizer, keep_parameters
 from suquan.ranking import (
     MISSING,
     RANKED_DTYPES,
@@ -21,11 +19,12 @@ from suquan.ranking import (
     SampleOperator,
     as_samples,
     check_choice,
+    check_sample_weight,
     kernel_dtype,
     raise_missing,
+    validate_data,
 )
-from suquan.supervised import SupervisedQuantileNormalizer
-from suquan.targets import LEARNED, RankedRows, learn_target, rank_and_learn, resolve_target
+from suquan.targets import LEARNED, learn_target, resolve_target
 
 __all__ = ["QuantileNormalizer", "SupervisedQuantileNormalizer", "quantile_normalize"]
 
@@ -90,23 +89,18 @@ def quantile_normalize(
             f = on_dask.learn(X, target_quantiles, missing=missing)
         return on_dask.normalize(X, f, ties=ties, missing=missing)
     values = as_samples(X)
+    rules: dict[str, Any] = {"ties": ties, "missing": missing, "n_jobs": n_jobs}
     if learns and values.shape[0] == 0:  # nothing to learn from, and nothing to normalise
         out = np.empty(values.shape, kernel_dtype(values.dtype))
     elif learns:
-        out = _learn_and_normalize(values, target_quantiles, None, ties, missing, n_jobs)[1]
+        out = _learn_and_normalize(values, target_quantiles, None, **rules)[1]
     else:
-        f = resolve_target(target_quantiles, values.shape[1])
-        out = _normalize(values, f, ties, missing, n_jobs)
+        out = _normalize(values, resolve_target(target_quantiles, values.shape[1]), **rules)
     return _like_input(out, X)
 
 
 def _normalize(
-    X: np.ndarray,
-    f: np.ndarray,
-    ties: str,
-    missing: str,
-    n_jobs: int | None,
-    feature_names: Any = None,
+    X: np.ndarray, f: np.ndarray, *, ties: str, missing: str, n_jobs: int | None, feature_names=None
 ) -> np.ndarray:
     """Samples normalised to f, ranked and written block by block."""
     out = _empty_result(X, f)
@@ -141,26 +135,12 @@ def _check_fits(f: np.ndarray, dtype: np.dtype) -> None:
 
 
 def _learn_and_normalize(
-    X: np.ndarray,
-    target: str,
-    sample_weight: np.ndarray | None,
-    ties: str,
-    missing: str,
-    n_jobs: int | None,
-    feature_names: Any = None,
+    X: np.ndarray, target: str, sample_weight: np.ndarray | None, **rules: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Learned target and the samples normalised to it; these are ranked once."""
-    rules: dict[str, Any] = {"missing": missing, "n_jobs": n_jobs, "feature_names": feature_names}
-    f, ranked = rank_and_learn(X, target, sample_weight=sample_weight, **rules)
-    out = _empty_result(X, f)
-
-    def write_block(block: RankedRows) -> None:
-        samples = replace(block.samples, ties=ties)
-        samples.apply(f, gap=np.nan, out=out[block.rows])
-
-    for _ in on_threads(write_block, ranked, effective_n_jobs(n_jobs)):
-        pass
-    return f, out
+    """Learned target and the samples normalised to it; these are ranked once, by the rules."""
+    operator = SampleOperator.from_samples(X, **rules)
+    f = learn_target(X, target, operator=operator, sample_weight=sample_weight)
+    return f, operator.apply(f, gap=np.nan, out=_empty_result(X, f))
 
 
 def _like_input(out: np.ndarray, X: Any) -> Any:
@@ -181,21 +161,10 @@ def _as_ranked_type(X: Any) -> Any:
 def _transform_blocks(normalizer: Any, X: Any) -> Any:
     """Samples of a Dask array, lazily normalised to the target of a fitted transformer."""
     from suquan._dask import preprocessing as on_dask
+    from suquan._dask.fitting import check_new_blocks
 
-    container = output_container(normalizer)
-    if container != "default":
-        raise ValueError(
-            f"set_output(transform={container!r}) would bring the dask array to this machine; call "
-            "set_output(transform='default')."
-        )
-    X = check_row_blocks(X)
-    if X.shape[1] != normalizer.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(normalizer).__name__} is expecting "
-            f"{normalizer.n_features_in_} features as input."
-        )
     return on_dask.normalize(
-        _as_ranked_type(X),
+        _as_ranked_type(check_new_blocks(normalizer, "transform", X)),
         normalizer.target_quantiles_,
         ties=normalizer.ties,
         missing=normalizer.missing,
@@ -258,10 +227,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         missing: str = "error",
         n_jobs: int | None = None,
     ) -> None:
-        self.target_quantiles = target_quantiles
-        self.ties = ties
-        self.missing = missing
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> QuantileNormalizer:
         """Learn or look up the target.
@@ -284,12 +250,14 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = self._validate(X, reset=True)
         sample_weight = check_sample_weight(sample_weight, X)
         if self._learns:
+            operator = SampleOperator.from_samples(X, **self._rules)
             self.target_quantiles_ = learn_target(
-                X, self.target_quantiles, sample_weight=sample_weight, **self._rules
+                X, self.target_quantiles, operator=operator, sample_weight=sample_weight
             )
         else:
             if self.missing == "error":
-                self._refuse_nan(X)
+                n_observed = X.shape[1] - np.isnan(X).sum(axis=1)
+                raise_missing(X, n_observed, self._rules["feature_names"])
             self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
         return self
 
@@ -310,7 +278,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self._check_parameters()
             return _transform_blocks(self, X)
         X = self._validate(X, reset=False)
-        return _normalize(X, self.target_quantiles_, self.ties, **self._rules)
+        return _normalize(X, self.target_quantiles_, **self._rules)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit, and normalise the training samples, ranking them once.
@@ -334,11 +302,11 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         sample_weight = check_sample_weight(sample_weight, X)
         if self._learns:
             self.target_quantiles_, out = _learn_and_normalize(
-                X, self.target_quantiles, sample_weight, self.ties, **self._rules
+                X, self.target_quantiles, sample_weight, **self._rules
             )
             return out
         self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
-        return _normalize(X, self.target_quantiles_, self.ties, **self._rules)
+        return _normalize(X, self.target_quantiles_, **self._rules)
 
     def _fit_blocks(self, X: Any, sample_weight: Any) -> QuantileNormalizer:
         """The same on a Dask array."""
@@ -367,8 +335,9 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _rules(self) -> dict[str, Any]:
-        """What the functions that rank samples need to know."""
+        """How samples are ranked, checked, and spread over threads."""
         return {
+            "ties": self.ties,
             "missing": self.missing,
             "n_jobs": self.n_jobs,
             "feature_names": getattr(self, "feature_names_in_", None),
@@ -383,10 +352,6 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return validate_data(
             self, X, reset=reset, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan"
         )
-
-    def _refuse_nan(self, X: np.ndarray) -> None:
-        n_observed = X.shape[1] - np.isnan(X).sum(axis=1)
-        raise_missing(X, n_observed, getattr(self, "feature_names_in_", None))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,7 +1,7 @@
 """From samples to ranks: the only place that sorts samples, settles ties and skips missing values.
 
 Samples come in as a matrix of any real type; ranks, or the operators T_i that stand on them, go out.
-Normalisation, targets and all models call this.
+Normalisation, targets and all models call this, and have their input checked here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import check_array
+from sklearn.utils import validation
+from sklearn.utils.validation import _check_sample_weight, check_array
 
 from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._dask._common import is_dask_array
@@ -44,6 +45,22 @@ def as_samples(X: Any) -> np.ndarray:
     if values.dtype.kind not in "biuf":  # dates and durations pass scikit-learn's check
         raise ValueError(f"X must hold real numbers; got an array of type {values.dtype}.")
     return values
+
+
+def validate_data(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """scikit-learn's validation, silent where its search for infinities adds up huge finite values."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return validation.validate_data(estimator, X, y, **options)
+
+
+def check_sample_weight(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
+    """Validated non-negative weights, one per row of `X`; None stays None."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    with np.errstate(over="ignore"):
+        overflows = not np.isfinite(weights.sum())
+    return weights / weights.max() if overflows else weights  # only their ratios matter
 
 
 def kernel_dtype(dtype: np.dtype) -> np.dtype:

@@ -111,7 +111,7 @@ def _start(
 ) -> np.ndarray:
     """Starting target; "mean" and "median" take a pass over the values."""
     if not learns_start(settings):
-        return make_start(settings, samples.X, weights, n_knots)
+        return make_start(settings, samples.X, None, weights, n_knots)
     f = learn(
         take_rows(X, samples.used),
         settings.start,
@@ -163,15 +163,7 @@ def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: An
     dtype : dtype
         Of the result.
     """
-    check_is_fitted(estimator)
-    X = check_row_blocks(X)
-    if X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input."
-        )
-    if method == "transform":
-        _check_output(estimator)
+    X = check_new_blocks(estimator, method, X)
     fitted = copy.copy(estimator)
     starts = np.cumsum([0, *X.chunks[0]])
     options: dict[str, Any] = {"drop_axis": 1}
@@ -190,15 +182,26 @@ def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: An
     )
 
 
-def _check_output(estimator: Any) -> None:
-    """Refuse a container that would load the samples: scikit-learn fills it without asking."""
+def check_new_blocks(estimator: Any, method: str, X: Any) -> Any:
+    """Dask array for a method of a fitted estimator, checked.
+
+    A container that would load the samples is refused: scikit-learn fills it without asking.
+    """
+    check_is_fitted(estimator)
+    X = check_row_blocks(X)
+    if X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
     chosen = getattr(estimator, "_sklearn_output_config", {}).get("transform")
     chosen = chosen or sklearn.get_config()["transform_output"]
-    if chosen != "default":
+    if method == "transform" and chosen != "default":
         raise ValueError(
             f"set_output(transform={chosen!r}) would load all samples of a Dask array into one table. Use "
             "set_output(transform='default'), or transform X.compute()."
         )
+    return X
 
 
 def _predict_block(

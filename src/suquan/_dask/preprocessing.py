@@ -15,8 +15,8 @@ from suquan._dask.collections import (
     map_row_blocks,
 )
 from suquan.preprocessing import _check_fits, _normalize
-from suquan.ranking import kernel_dtype
-from suquan.targets import MEDIAN_ERROR, _finite_target, _median_rows, mean_target, sort_samples
+from suquan.ranking import SampleOperator, kernel_dtype
+from suquan.targets import MEDIAN_ERROR, finite_target, learn_target, median_rows, sort_samples
 
 # Partial results that one task adds up: a tree of few levels, with messages of a few vectors.
 PARTS_PER_TASK = 8
@@ -80,7 +80,9 @@ def _normalize_block(
     if infinite == "error":
         where.check(block, missing="ignore", infinite="error", feature_names=feature_names)
     try:
-        return _normalize(block, f, ties, missing, 1, feature_names)
+        return _normalize(
+            block, f, ties=ties, missing=missing, n_jobs=1, feature_names=feature_names
+        )
     except ValueError:
         where.check(block, missing=missing, infinite="allow", feature_names=feature_names)
         raise
@@ -147,7 +149,7 @@ def _learn_mean(X: Any, weights: Any, rules: dict) -> np.ndarray:
     (mean,) = compute(means, blocks_of=X)
     if not mean[0, -1] > 0:
         raise ValueError(_NO_SAMPLE)
-    return _finite_target(mean[0, :-1], "mean")
+    return finite_target(mean[0, :-1], "mean")
 
 
 def _usable(block: np.ndarray, weights: np.ndarray | None, where: RowBlock, rules: dict) -> tuple:
@@ -166,7 +168,7 @@ def _mean_of_block(
     block, w = _usable(block, weights, where, rules)
     out = np.zeros((1, block.shape[1] + 1))
     if len(block):
-        out[0, :-1], _ = mean_target(block, sample_weight=w, missing="ignore", n_jobs=1)
+        out[0, :-1] = learn_target(block, "mean", sample_weight=w, missing="ignore", n_jobs=1)
         out[0, -1] = w.sum()
     return out
 
@@ -247,12 +249,12 @@ def _median_over_rows(ordered: Any, weights: Any, X: Any) -> np.ndarray:
         if not weight > 0:
             raise ValueError(_NO_SAMPLE)
         f[start : start + per_pass] = part[0]
-    return _finite_target(f, "median")
+    return finite_target(f, "median")
 
 
 def _sort_block(block: np.ndarray, where: RowBlock, **rules: Any) -> np.ndarray:
     where.check(block, **rules)
-    return sort_samples(block, n_jobs=1)[0]
+    return sort_samples(block, SampleOperator.from_samples(block, missing="ignore", n_jobs=1))
 
 
 def _usable_weights(X: Any, weights: Any, missing: str) -> Any:
@@ -273,7 +275,7 @@ def _weight_of_observed(block: np.ndarray, weights: np.ndarray, where: RowBlock)
 def _median_of_places(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
     if not weights.any():
         return np.full((1, ordered.shape[1]), np.nan)  # refused on the driver, which knows the sum
-    return _median_rows(ordered, weights[:, 0], 1)[None, :]
+    return median_rows(ordered, weights[:, 0], 1)[None, :]
 
 
 def _points_of_block(
@@ -288,8 +290,8 @@ def _points_of_block(
     block, w = _usable(block, weights, where, rules)
     if not len(block):
         return np.zeros((n_points, block.shape[1] + 1))
-    ordered = sort_samples(block, n_jobs=1)[0].astype(np.float64, copy=False)
-    return _points(ordered, w, n_points)
+    ordered = sort_samples(block, SampleOperator.from_samples(block, missing="ignore", n_jobs=1))
+    return _points(ordered.astype(np.float64, copy=False), w, n_points)
 
 
 def _points(values: np.ndarray, weights: np.ndarray, n_points: int) -> np.ndarray:

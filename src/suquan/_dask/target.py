@@ -17,7 +17,7 @@ import numpy as np
 from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._dask.linear import token_of
 from suquan.losses import Loss
-from suquan.objective import JointProblem
+from suquan.objective import FoldModels, JointProblem
 from suquan.solvers._products import column_products
 from suquan.solvers._target_data import (
     Evaluation,
@@ -30,7 +30,6 @@ from suquan.solvers._target_data import (
     n_free_intercepts,
     profiled_hessian,
 )
-from suquan.solvers.alternation import FoldModels
 
 HESSIAN_NODES = 4096  # largest K whose K×K Hessian is sent: 134 MB
 

@@ -18,9 +18,8 @@ import numpy as np
 
 from suquan._blocks import for_each_block
 from suquan._kernels.knot_grams import knot_gram_row, put_heads, put_tails
-from suquan.objective import JointProblem
+from suquan.objective import JointFit, JointProblem
 from suquan.ranking import SampleOperator
-from suquan.solvers.alternation import JointFit
 from suquan.solvers.linear import RidgeDesign
 from suquan.targets import read_at_grid
 
