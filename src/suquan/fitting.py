@@ -7,8 +7,9 @@ here knows which estimator it works for, but for the names of its parameters.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -108,15 +109,6 @@ class Settings:
         _check_ranges(settings)
         return settings
 
-    def check_features(self, n_features: int) -> None:
-        """Raise a ValueError where the parameters do not fit the number of features."""
-        if n_features < 2:
-            raise ValueError(
-                "quantile normalisation needs at least two features to rank; got n_features = 1."
-            )
-        if self.n_knots is not None:
-            _check_integer("n_knots", self.n_knots, 2, n_features)
-
     @property
     def start(self) -> Any:
         """Where rounds start: the method's own start, or `init`."""
@@ -215,7 +207,12 @@ def encode(estimator: Any, settings: Settings, X: Any, y: Any, sample_weight: An
     X, labels = validate_data(estimator, X, y, y_numeric=not has_classes, **CHECKS)
     if has_classes:
         check_classification_targets(labels)
-    weights = _all_weights(sample_weight, X)
+    weights = check_sample_weight(sample_weight, X)
+    weights = np.ones(X.shape[0]) if weights is None else weights
+    if not weights.sum() > 0:
+        raise ValueError(
+            "sample_weight is 0 for every sample; give at least one a positive weight."
+        )
     used = fit_weights(settings, weights, labels) > 0.0
     n_classes = len(np.unique(labels[used])) if has_classes else None
     loss = task_loss(settings.loss, has_classes, n_classes, settings.huber_delta)
@@ -238,17 +235,6 @@ def task_loss(loss: Any, has_classes: bool, n_classes: int | None, huber_delta: 
     return made
 
 
-def _all_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
-    weights = check_sample_weight(sample_weight, X)
-    if weights is None:
-        return np.ones(X.shape[0])
-    if not weights.sum() > 0:
-        raise ValueError(
-            "sample_weight is 0 for every sample; give at least one a positive weight."
-        )
-    return weights
-
-
 def fit_weights(settings: Settings, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Weights in a fit to samples with these labels: their own times those of their classes among them."""
     if settings.class_weight is None:
@@ -261,15 +247,22 @@ def fit_weights(settings: Settings, weights: np.ndarray, labels: np.ndarray) -> 
 
 def check_method(settings: Settings, samples: Samples) -> None:
     """Raise a ValueError where the parameters do not fit the samples or the labels."""
-    settings.check_features(samples.X.shape[1])
-    name, loss = settings.method.name, samples.loss
+    n_features = samples.X.shape[1]
+    if n_features < 2:
+        raise ValueError(
+            "quantile normalisation needs at least two features to rank; got n_features = 1."
+        )
+    if settings.n_knots is not None:
+        _check_integer("n_knots", settings.n_knots, 2, n_features)
+    name, loss, other = (
+        settings.method.name,
+        samples.loss,
+        "Choose another method, such as 'crossfit'.",
+    )
     if not settings.method.is_spectral or (loss.is_classification and loss.n_outputs == 1):
         return
     if samples.classes is None:
-        raise ValueError(
-            f"method={name!r} is for classification with two classes. Choose another method, such as "
-            "'crossfit'."
-        )
+        raise ValueError(f"method={name!r} is for classification with two classes. {other}")
     if len(samples.classes) == 2:
         raise ValueError(
             f"method={name!r} needs a loss with one score per sample; {loss.name!r} has "
@@ -277,8 +270,7 @@ def check_method(settings: Settings, samples: Samples) -> None:
         )
     raise ValueError(
         "Only binary classification is supported. The type of the target is multiclass: "
-        f"method={name!r} is for two classes; got {len(samples.classes)}. Choose another method, such as "
-        "'crossfit'."
+        f"method={name!r} is for two classes; got {len(samples.classes)}. {other}"
     )
 
 
@@ -320,44 +312,42 @@ def make_problem(
     )
 
 
-def learns_start(settings: Settings) -> bool:
-    """Whether the start is the mean or the median of the training samples."""
-    return isinstance(settings.start, str) and settings.start in LEARNED
-
-
 def make_start(
-    settings: Settings, X: Any, operator: Any, weights: np.ndarray, n_knots: int
+    settings: Settings, n_features: int, n_knots: int, learn: Callable[[str], np.ndarray]
 ) -> np.ndarray:
-    """Starting target on the knots: in the set of the method, of sum 0, mean square 1."""
-    if learns_start(settings):
-        f = learn_target(X, settings.start, operator=operator, sample_weight=weights)
-        return move_start(settings, f, n_knots)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            f = make_target_quantiles(settings.start, X.shape[1])
-        except ValueError as error:
-            raise ValueError(
-                f"init: {error} 'median' and 'mean' of the training samples will do too."
-            ) from error
-    return move_start(settings, f, n_knots, caught)
+    """Starting target on the knots: in the set of the method, of sum 0, mean square 1.
 
-
-def move_start(
-    settings: Settings, f: np.ndarray, n_knots: int, caught: Sequence[Any] = ()
-) -> np.ndarray:
-    """The target of the method's set next to f, standardised; warnings `caught` hold where that is f."""
-    g, target_set = standardize_start(f, n_knots), settings.method.target_set
+    Parameters
+    ----------
+    settings : Settings
+    n_features, n_knots : int
+    learn : callable
+        Gives the mean or the median of the training samples, by its name.
+    """
+    target_set, caught = settings.method.target_set, []
+    if isinstance(settings.start, str) and settings.start in LEARNED:
+        f = learn(settings.start)
+    else:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                f = make_target_quantiles(settings.start, n_features)
+            except ValueError as error:
+                raise ValueError(
+                    f"init: {error} 'median' and 'mean' of the training samples will do too."
+                ) from error
+    g = standardize_start(f, n_knots)
     inside = g if target_set is None else find_target_set(target_set).at(0.0).make_feasible(g)
     if np.max(np.abs(inside - g)) > 1e-9:
         g = standardize_start(inside, n_knots)
         _warn(
             f"init is not one of the targets that method={settings.method.name!r} learns; it was replaced by "
-            "the nearest one."
+            "the nearest one.",
+            stacklevel=5,
         )
     else:
         for warning in caught:
-            _warn(warning.message)
+            _warn(warning.message, stacklevel=5)
     return g
 
 
@@ -387,24 +377,29 @@ def crossfit_splits(
     if not settings.method.is_crossfit:
         return None
     groups = None if groups is None else np.asarray(groups)
+    has_classes = loss.is_classification
     if isinstance(settings.cv, Integral):
         # Drawn among the used samples, so that the others are as if absent.
         groups = None if groups is None else groups[used]
-        return _random_splits(settings, y[used], groups, loss.is_classification)
-    given = list(check_cv(settings.cv, y, classifier=loss.is_classification).split(y, y, groups))
+        return _random_splits(settings, y[used], groups, has_classes)
     place = np.where(used, np.cumsum(used) - 1, -1)
     splits = []
-    for train, test in given:
+    for train, test in check_cv(settings.cv, y, classifier=has_classes).split(y, y, groups):
         if len(np.intersect1d(train, test)):
             raise ValueError("cv: a split holds out samples that it also trains on.")
-        kept, test = np.zeros(len(y), dtype=bool), place[test]
-        kept[train] = True
-        splits.append((kept[used], test[test >= 0]))
-    if not splits or not any(len(test) for _, test in splits):
+        test = place[test]
+        splits.append((_mask(train, len(y))[used], test[test >= 0]))
+    if not any(len(test) for _, test in splits):
         raise ValueError(
             "cv gave no splits; give an integer, a splitter or a list of (train, test) indices."
         )
     return splits
+
+
+def _mask(rows: np.ndarray, n_samples: int) -> np.ndarray:
+    mask = np.zeros(n_samples, dtype=bool)
+    mask[rows] = True
+    return mask
 
 
 def _random_splits(
@@ -415,12 +410,10 @@ def _random_splits(
     if stratified:
         n_folds = min(n_folds, int(np.unique(y, return_counts=True)[1].min()))
     if n_folds < 2:
-        who = (
-            "the smallest class has" if groups is None else "the smallest class or the groups have"
-        )
+        others = "has" if groups is None else "or the groups have"
         _warn(
-            f"cannot cross-fit: {who} too few members for 2 folds. The target is learned in-sample "
-            "instead; give more samples, or choose method='joint'."
+            f"cannot cross-fit: the smallest class {others} too few members for 2 folds. The target is "
+            "learned in-sample instead; give more samples, or choose method='joint'."
         )
         return None
     if groups is None:
@@ -430,14 +423,11 @@ def _random_splits(
     rng = check_random_state(settings.random_state)
     seeds = rng.randint(np.iinfo(np.int32).max, size=settings.n_repeats)
     small = np.min_scalar_type(len(y))  # fifteen lists of samples are long
-    splits: Splits = []
-    for seed in seeds.tolist():
-        splitter = kind(n_folds, shuffle=True, random_state=seed)
-        for train, test in splitter.split(y, y, groups):
-            kept = np.zeros(len(y), dtype=bool)
-            kept[train] = True
-            splits.append((kept, test.astype(small)))
-    return splits
+    return [
+        (_mask(train, len(y)), test.astype(small))
+        for seed in seeds.tolist()
+        for train, test in kind(n_folds, shuffle=True, random_state=seed).split(y, y, groups)
+    ]
 
 
 # -- the fit ----------------------------------------------------------------------------------------
@@ -458,8 +448,9 @@ def fit_samples(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any)
     X, y = samples.X[used], samples.y[used]
     weights = fit_weights(settings, samples.weights, samples.labels)[used]
     problem = make_problem(settings, rank(settings, X, names), loss, y, weights)
-    g = make_start(settings, X, problem.operator, weights, problem.n_knots)
-    del X, samples  # a copy that validation made is not needed any more
+    learn = partial(learn_target, X, operator=problem.operator, sample_weight=weights)
+    g = make_start(settings, X.shape[1], problem.n_knots, learn)
+    del X, learn, samples  # a copy that validation made is not needed any more
     solve(estimator, settings, problem, g, splits, classes)
 
 
@@ -531,9 +522,9 @@ def _warn_about(fit: JointFit, settings: Settings) -> None:
         )
 
 
-def _warn(message: Any, category: type[Warning] = UserWarning) -> None:
+def _warn(message: Any, category: type[Warning] = UserWarning, stacklevel: int = 6) -> None:
     """Warn on behalf of the caller of a `fit`."""
-    warnings.warn(message, category, stacklevel=6)
+    warnings.warn(message, category, stacklevel=stacklevel)
 
 
 # -- using a fitted model ---------------------------------------------------------------------------

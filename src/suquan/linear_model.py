@@ -15,6 +15,7 @@ from sklearn.base import (
     OneToOneFeatureMixin,
     RegressorMixin,
     TransformerMixin,
+    is_classifier,
 )
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import type_of_target
@@ -135,6 +136,23 @@ class _SuquanBase(TargetTransformer):
         """Scores w_k·T_i f + b_k, of shape (n_samples, n_outputs)."""
         operator = self._rank(self._validate(X))
         return operator.scores(self.coef_, self.target_quantiles_) + self.intercept_
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the samples whose class is predicted; in regression R² of the predicted values.
+
+        Parameters
+        ----------
+        X : array-like or dask array of shape (n_samples, n_features)
+        y : array-like or dask array of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+        """
+        metric = accuracy_score if is_classifier(self) else r2_score
+        predicted = as_numpy(self.predict(X))
+        return metric(as_numpy(y), predicted, sample_weight=as_numpy(sample_weight))
 
     @property
     def _fitted_loss(self) -> Loss:
@@ -277,6 +295,8 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
     ) -> None:
         keep_parameters(self, locals())
 
+    score = _SuquanBase.score  # not the one of scikit-learn, which takes no Dask array
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of samples.
 
@@ -326,22 +346,6 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
             check_is_fitted(self)
             return self._lazily("predict_proba", X, len(self.classes_), np.float64)
         return self._fitted_loss.mean(self._scores(X))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the samples whose class is predicted.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-        y : array-like or dask array of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        float
-        """
-        y, sample_weight = as_numpy(y), as_numpy(sample_weight)
-        return accuracy_score(y, as_numpy(self.predict(X)), sample_weight=sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -420,6 +424,8 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
     ) -> None:
         keep_parameters(self, locals())
 
+    score = _SuquanBase.score
+
     def predict(self, X: Any) -> np.ndarray:
         """Predicted value of each sample: the mean of y under the model of the loss.
 
@@ -434,22 +440,6 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
         if is_dask_array(X):
             return self._lazily("predict", X, None, np.float64)
         return self._fitted_loss.mean(self._scores(X))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the predicted values, for every loss.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-        y : array-like or dask array of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        float
-        """
-        y, sample_weight = as_numpy(y), as_numpy(sample_weight)
-        return r2_score(y, as_numpy(self.predict(X)), sample_weight=sample_weight)
 
 
 class SupervisedQuantileNormalizer(TargetTransformer):

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from suquan._blocks import for_each_block
 from suquan._dask._common import is_dask_array
 from suquan._dask.collections import check_row_blocks
 from suquan.linear_model import SupervisedQuantileNormalizer, keep_parameters
@@ -76,7 +75,7 @@ def quantile_normalize(
     """
     check_choice("ties", ties, TIES)
     check_choice("missing", missing, MISSING)
-    learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
+    learns = _is_learned(target_quantiles)
     if is_dask_array(X):
         from suquan._dask import preprocessing as on_dask
 
@@ -89,58 +88,40 @@ def quantile_normalize(
             f = on_dask.learn(X, target_quantiles, missing=missing)
         return on_dask.normalize(X, f, ties=ties, missing=missing)
     values = as_samples(X)
-    rules: dict[str, Any] = {"ties": ties, "missing": missing, "n_jobs": n_jobs}
-    if learns and values.shape[0] == 0:  # nothing to learn from, and nothing to normalise
-        out = np.empty(values.shape, kernel_dtype(values.dtype))
-    elif learns:
-        out = _learn_and_normalize(values, target_quantiles, None, **rules)[1]
-    else:
-        out = _normalize(values, resolve_target(target_quantiles, values.shape[1]), **rules)
-    return _like_input(out, X)
+    if learns and values.shape[0] == 0:
+        target_quantiles = np.zeros(values.shape[1])
+    operator = SampleOperator.from_samples(values, ties=ties, missing=missing, n_jobs=n_jobs)
+    f = _find_target(values, operator, target_quantiles)
+    return _like_input(normalize(operator, f, values.dtype), X)
 
 
-def _normalize(
-    X: np.ndarray, f: np.ndarray, *, ties: str, missing: str, n_jobs: int | None, feature_names=None
+def _is_learned(target: Any) -> bool:
+    return isinstance(target, str) and target in LEARNED
+
+
+def _find_target(
+    X: np.ndarray, operator: SampleOperator, target: Any, sample_weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """Samples normalised to f, ranked and written block by block."""
-    out = _empty_result(X, f)
-    n_observed = np.empty(X.shape[0], np.int64)
-
-    def normalize_block(rows: slice) -> None:
-        samples = SampleOperator.from_samples(X[rows], ties=ties, missing="ignore", n_jobs=1)
-        samples.apply(f, gap=np.nan, out=out[rows])
-        n_observed[rows] = samples.n_observed
-
-    for_each_block(normalize_block, X.shape, n_jobs=n_jobs)
-    if missing == "error":
-        raise_missing(X, n_observed, feature_names)
-    return out
+    """Target of shape (n_features,), learned from ranked samples or given."""
+    if _is_learned(target):
+        return learn_target(X, target, operator=operator, sample_weight=sample_weight)
+    return resolve_target(target, X.shape[1])
 
 
-def _empty_result(X: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """Room for the samples normalised to f, in a type that holds the target."""
-    dtype = kernel_dtype(X.dtype)
-    _check_fits(f, dtype)
-    return np.empty(X.shape, dtype)
+def normalize(operator: SampleOperator, f: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Ranked samples of values of type `dtype`, normalised to f."""
+    dtype = kernel_dtype(dtype)
+    check_fits(f, dtype)
+    return operator.apply(f, dtype=dtype, gap=np.nan)
 
 
-def _check_fits(f: np.ndarray, dtype: np.dtype) -> None:
+def check_fits(f: np.ndarray, dtype: np.dtype) -> None:
     """Raise a ValueError if the target would overflow in the type of the result."""
-    largest = np.finfo(dtype).max
-    if np.max(np.abs(f)) > largest:
+    if np.max(np.abs(f)) > np.finfo(dtype).max:
         raise ValueError(
             f"the target quantiles reach {np.max(np.abs(f)):.3g}, more than {dtype} holds; give X as "
             "float64, or scale the target."
         )
-
-
-def _learn_and_normalize(
-    X: np.ndarray, target: str, sample_weight: np.ndarray | None, **rules: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Learned target and the samples normalised to it; these are ranked once, by the rules."""
-    operator = SampleOperator.from_samples(X, **rules)
-    f = learn_target(X, target, operator=operator, sample_weight=sample_weight)
-    return f, operator.apply(f, gap=np.nan, out=_empty_result(X, f))
 
 
 def _like_input(out: np.ndarray, X: Any) -> Any:
@@ -182,19 +163,11 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     target_quantiles : str, distribution, callable or array-like, default="median"
-        "median" or "mean" of the sorted training samples, in the data's units, weighted by
-        `sample_weight`; "approximate_median", as in :func:`quantile_normalize`; or anything
-        :func:`make_target_quantiles` takes, which does not look at the data (an array must have one value
-        per feature).
-    ties : {"average", "first", "mean_rank"}, default="average"
-        What equal values of a sample get: the mean of the target over their places (as qnorm does), one
-        quantile each by position (the paper), or the target at their mean place (as limma and
-        preprocessCore do).
-    missing : {"error", "ignore"}, default="error"
-        "ignore": NaN stays NaN, the m observed values of a sample read the target at (k + ½)/m, and
-        a learned target uses each sample's interpolated quantiles.
-    n_jobs : int, default=None
-        Threads. The result does not depend on it.
+        As in :func:`quantile_normalize`; a learned one is that of the training samples, in the data's units,
+        weighted by `sample_weight`.
+    ties, missing, n_jobs
+        As in :func:`quantile_normalize`. With missing="ignore" a learned target uses each sample's
+        interpolated quantiles.
 
     Attributes
     ----------
@@ -249,15 +222,11 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return self._fit_blocks(X, sample_weight)
         X = self._validate(X, reset=True)
         sample_weight = check_sample_weight(sample_weight, X)
-        if self._learns:
-            operator = SampleOperator.from_samples(X, **self._rules)
-            self.target_quantiles_ = learn_target(
-                X, self.target_quantiles, operator=operator, sample_weight=sample_weight
-            )
+        if _is_learned(self.target_quantiles):
+            self._set_target(X, self._rank(X), sample_weight)
         else:
             if self.missing == "error":
-                n_observed = X.shape[1] - np.isnan(X).sum(axis=1)
-                raise_missing(X, n_observed, self._rules["feature_names"])
+                raise_missing(X, X.shape[1] - np.isnan(X).sum(axis=1), self._names)
             self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
         return self
 
@@ -278,7 +247,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self._check_parameters()
             return _transform_blocks(self, X)
         X = self._validate(X, reset=False)
-        return _normalize(X, self.target_quantiles_, **self._rules)
+        return normalize(self._rank(X), self.target_quantiles_, X.dtype)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit, and normalise the training samples, ranking them once.
@@ -300,13 +269,12 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return _transform_blocks(self._fit_blocks(X, sample_weight), X)
         X = self._validate(X, reset=True)
         sample_weight = check_sample_weight(sample_weight, X)
-        if self._learns:
-            self.target_quantiles_, out = _learn_and_normalize(
-                X, self.target_quantiles, sample_weight, **self._rules
-            )
-            return out
-        self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
-        return _normalize(X, self.target_quantiles_, **self._rules)
+        operator = self._rank(X)
+        self._set_target(X, operator, sample_weight)
+        return normalize(operator, self.target_quantiles_, X.dtype)
+
+    def _set_target(self, X: np.ndarray, operator: SampleOperator, sample_weight: Any) -> None:
+        self.target_quantiles_ = _find_target(X, operator, self.target_quantiles, sample_weight)
 
     def _fit_blocks(self, X: Any, sample_weight: Any) -> QuantileNormalizer:
         """The same on a Dask array."""
@@ -314,7 +282,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         self._check_parameters()
         X = check_row_blocks(X)
-        if self._learns:
+        if _is_learned(self.target_quantiles):
             f = on_dask.learn(
                 _as_ranked_type(X),
                 self.target_quantiles,
@@ -330,18 +298,13 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     @property
-    def _learns(self) -> bool:
-        return isinstance(self.target_quantiles, str) and self.target_quantiles in LEARNED
+    def _names(self) -> Any:
+        return getattr(self, "feature_names_in_", None)
 
-    @property
-    def _rules(self) -> dict[str, Any]:
-        """How samples are ranked, checked, and spread over threads."""
-        return {
-            "ties": self.ties,
-            "missing": self.missing,
-            "n_jobs": self.n_jobs,
-            "feature_names": getattr(self, "feature_names_in_", None),
-        }
+    def _rank(self, X: np.ndarray) -> SampleOperator:
+        return SampleOperator.from_samples(
+            X, ties=self.ties, missing=self.missing, n_jobs=self.n_jobs, feature_names=self._names
+        )
 
     def _check_parameters(self) -> None:
         check_choice("ties", self.ties, TIES)

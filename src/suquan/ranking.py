@@ -171,20 +171,10 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
         )
     X = as_samples(X)
     index_dtype = np.min_scalar_type(max(X.shape[1] - 1, 0))
-    ranks = np.empty(X.shape, index_dtype)
-    order = np.empty(X.shape, index_dtype)
-
-    def rank_block(rows: slice) -> np.ndarray:
-        samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
-        _, mask = code_masks(samples.codes.dtype)
-        found = samples.codes & mask
-        inverse = np.empty_like(found)
-        sorting.invert_rows(found, inverse)
-        order[rows], ranks[rows] = found, inverse
-        return samples.n_observed
-
-    n_observed = for_each_block(rank_block, X.shape, n_jobs=1)
-    raise_missing(X, np.concatenate([*n_observed, np.empty(0, np.int64)]))
+    codes = SampleOperator.from_samples(X, n_jobs=1).codes
+    order = (codes & code_masks(codes.dtype)[1]).astype(index_dtype)
+    ranks = np.empty_like(order)
+    sorting.invert_rows(order, ranks)
     return ranks, order
 
 
@@ -299,14 +289,18 @@ class SampleOperator:
     def _rows(self, rows: slice) -> tuple:
         """Arguments that the kernels take for a block of samples."""
         flag, mask = code_masks(self.codes.dtype)
-        return (
-            self.codes[rows],
-            flag,
-            mask,
-            self.n_observed[rows],
-            self.has_ties[rows],
-            TIES[self.ties],
-        )
+        observed, tied = self.n_observed[rows], self.has_ties[rows]
+        return self.codes[rows], flag, mask, observed, tied, TIES[self.ties]
+
+    def _fill(self, out: np.ndarray, kernel: Any, vectors: list[np.ndarray], *rest: Any) -> Any:
+        """`out`, of one row per sample, as the kernel writes it block by block."""
+        vectors = [np.ascontiguousarray(vector, dtype=np.float64) for vector in vectors]
+
+        def fill_block(rows: slice) -> None:
+            kernel(*vectors, *self._rows(rows), *rest, out[rows])
+
+        for_each_block(fill_block, self.codes.shape, n_jobs=self.n_jobs)
+        return out
 
     def take(self, rows: Any) -> SampleOperator:
         """Operator of the samples `rows` (any NumPy index)."""
@@ -337,14 +331,8 @@ class SampleOperator:
         -------
         ndarray of shape (n_samples, n_features)
         """
-        f = np.ascontiguousarray(f, dtype=np.float64)
-        result = np.empty(self.codes.shape, dtype) if out is None else out
-
-        def apply_block(rows: slice) -> None:
-            operators.apply_rows(f, *self._rows(rows), gap, result[rows])
-
-        for_each_block(apply_block, self.codes.shape, n_jobs=self.n_jobs)
-        return result
+        out = np.empty(self.codes.shape, dtype) if out is None else out
+        return self._fill(out, operators.apply_rows, [f], gap)
 
     def adjoint(
         self,
@@ -370,16 +358,9 @@ class SampleOperator:
         -------
         ndarray of shape (n_samples, n_features) or (n_samples, n_knots)
         """
-        w = np.ascontiguousarray(w, dtype=np.float64)
         node, part, width = (_NO_NODE, _NO_PART, self.n_features) if knots is None else knots
-        if out is None:
-            out = np.empty((self.n_samples, width), dtype)
-
-        def adjoint_block(rows: slice) -> None:
-            operators.adjoint_rows(w, *self._rows(rows), node, part, out[rows])
-
-        for_each_block(adjoint_block, self.codes.shape, n_jobs=self.n_jobs)
-        return out
+        out = np.empty((self.n_samples, width), dtype) if out is None else out
+        return self._fill(out, operators.adjoint_rows, [w], node, part)
 
     def scores(self, W: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Scores w_k·T_i f, of shape (n_samples, n_weights); a sample's own, whatever else is scored.
@@ -393,15 +374,8 @@ class SampleOperator:
         -------
         ndarray of shape (n_samples, n_weights)
         """
-        W = np.ascontiguousarray(W, dtype=np.float64)
-        f = np.ascontiguousarray(f, dtype=np.float64)
-        out = np.empty((self.n_samples, W.shape[0]))
-
-        def score_block(rows: slice) -> None:
-            operators.score_rows(W, f, *self._rows(rows), out[rows])
-
-        for_each_block(score_block, self.codes.shape, n_jobs=self.n_jobs)
-        return out
+        out = np.empty((self.n_samples, len(W)))
+        return self._fill(out, operators.score_rows, [W, f])
 
     def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i f, of shape (n_features,), without the single terms."""

@@ -6,6 +6,7 @@ import copy
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,8 @@ from suquan.fitting import (
     crossfit_splits,
     encode,
     fit_weights,
-    learns_start,
     make_problem,
     make_start,
-    move_start,
     solve,
 )
 from suquan.objective import Splits
@@ -57,8 +56,11 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     y, weights = samples.y[samples.used], weights[samples.used]
     blocks.journal = _journal(settings, blocks, y, weights, splits)
     operator: Any = BlockOperator(blocks)
-    problem = BlockedProblem.of(make_problem(settings, operator, samples.loss, y, weights), splits)
-    g = _start(settings, X, samples, weights, problem.n_knots)
+    problem = make_problem(settings, operator, samples.loss, y, weights)
+    problem = BlockedProblem(**vars(problem), splits=splits or [])
+    rules: dict[str, Any] = {"missing": settings.missing, "infinite": "error"}
+    learn_start = partial(learn, take_rows(X, samples.used), sample_weight=weights, **rules)
+    g = make_start(settings, X.shape[1], problem.n_knots, learn_start)
     solve(estimator, settings, problem, g, splits, samples.classes)
     estimator.n_passes_ = blocks.n_passes
 
@@ -104,22 +106,6 @@ def _packed_members(parts: list[np.ndarray], n_samples: int) -> np.ndarray:
     for row, part in zip(members, parts, strict=True):
         row[part] = True
     return np.packbits(members, axis=0)
-
-
-def _start(
-    settings: Settings, X: Any, samples: Samples, weights: np.ndarray, n_knots: int
-) -> np.ndarray:
-    """Starting target; "mean" and "median" take a pass over the values."""
-    if not learns_start(settings):
-        return make_start(settings, samples.X, None, weights, n_knots)
-    f = learn(
-        take_rows(X, samples.used),
-        settings.start,
-        sample_weight=weights,
-        missing=settings.missing,
-        infinite="error",
-    )
-    return move_start(settings, f, n_knots)
 
 
 # -- checkpoints --------------------------------------------------------------------------------------

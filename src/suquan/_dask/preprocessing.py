@@ -14,7 +14,8 @@ from suquan._dask.collections import (
     has_cluster,
     map_row_blocks,
 )
-from suquan.preprocessing import _check_fits, _normalize
+from suquan.preprocessing import check_fits
+from suquan.preprocessing import normalize as normalize_ranked
 from suquan.ranking import SampleOperator, kernel_dtype
 from suquan.targets import MEDIAN_ERROR, finite_target, learn_target, median_rows, sort_samples
 
@@ -54,7 +55,7 @@ def normalize(
     """
     X = check_row_blocks(X, min_samples=0)
     dtype = kernel_dtype(X.dtype)
-    _check_fits(f, dtype)
+    check_fits(f, dtype)
     return map_row_blocks(
         _normalize_block,
         X,
@@ -80,9 +81,10 @@ def _normalize_block(
     if infinite == "error":
         where.check(block, missing="ignore", infinite="error", feature_names=feature_names)
     try:
-        return _normalize(
-            block, f, ties=ties, missing=missing, n_jobs=1, feature_names=feature_names
+        operator = SampleOperator.from_samples(
+            block, ties=ties, missing=missing, n_jobs=1, feature_names=feature_names
         )
+        return normalize_ranked(operator, f, block.dtype)
     except ValueError:
         where.check(block, missing=missing, infinite="allow", feature_names=feature_names)
         raise

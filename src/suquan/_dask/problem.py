@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -82,12 +82,6 @@ class BlockedProblem(JointProblem):
     """A joint problem whose sums over samples are passes over blocks."""
 
     splits: Splits = field(default_factory=list)
-
-    @classmethod
-    def of(cls, problem: JointProblem, splits: Splits | None) -> BlockedProblem:
-        """The problem with the folds that its blocks know of."""
-        values = {part.name: getattr(problem, part.name) for part in fields(JointProblem)}
-        return cls(**values, splits=[] if splits is None else splits)
 
     @property
     def blocks(self) -> Blocks:

@@ -11,7 +11,7 @@ The blocks are computed once for all samples; every fold is a part of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,12 +96,6 @@ class KnotProblem(JointProblem):
     # Products at the targets met last: the w-step and the f-step after it, and all settings' first steps,
     # share theirs.
     _known: dict[bytes, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, problem: JointProblem, grams: KnotGrams) -> KnotProblem:
-        """The same problem, with the blocks of its samples."""
-        names = [f.name for f in fields(JointProblem)]
-        return cls(**{name: getattr(problem, name) for name in names}, grams=grams)
 
     def w_design(self, g: np.ndarray) -> Any:
         """Gram matrix of the normalised samples, factorised."""
