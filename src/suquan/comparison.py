@@ -527,12 +527,11 @@ def _tests(scores: dict[str, np.ndarray], test_share: float) -> dict[str, np.nda
     p_t = {frozenset(pair): one.p_value for pair, one in zip(pairs, found, strict=True)}
     p_t_holm = dict(zip(p_t, holm(np.array(list(p_t.values()))), strict=True))
     p_wilcoxon = np.array([wilcoxon_greater(scores[a] - scores[b]) for a, b in pairs])
+    columns = ("difference", "low", "high", "t", "p_t")
     return {
         "method": np.array([a for a, _ in pairs]),
         "other": np.array([b for _, b in pairs]),
-        "difference": np.array([one.mean for one in found]),
-        **{name: np.array([getattr(one, name) for one in found]) for name in ("low", "high", "t")},
-        "p_t": np.array([one.p_value for one in found]),
+        **dict(zip(columns, np.array(found).reshape(-1, len(columns)).T, strict=True)),
         "p_t_holm": np.array([p_t_holm[frozenset(pair)] for pair in pairs]),
         "p_wilcoxon": p_wilcoxon,
         "p_wilcoxon_holm": holm(p_wilcoxon),

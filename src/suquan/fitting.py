@@ -99,12 +99,12 @@ class Settings:
     class_weight: Any = None
 
     @classmethod
-    def of(cls, estimator: Any, **changes: Any) -> Settings:
-        """Parameters of an estimator with some changes; one clear error for each out of its range."""
+    def of(cls, estimator: Any) -> Settings:
+        """Parameters of an estimator; one clear error for each out of its range."""
         known = {field.name for field in fields(cls)}
-        given = {**estimator.get_params(deep=False), **changes}
-        given["method"] = resolve_method(given["method"])
-        own = {name: value for name, value in given.items() if name in known}
+        given = estimator.get_params(deep=False)
+        own = {name: given[name] for name in known & given.keys()}
+        own["method"] = resolve_method(own["method"])
         settings = cls(owner=type(estimator).__name__, **own)
         _check_ranges(settings)
         return settings

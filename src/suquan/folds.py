@@ -34,7 +34,7 @@ from suquan.losses import Loss
 from suquan.methods import Method
 from suquan.objective import JointFit, Splits, fit_grid, intercept_only
 from suquan.ranking import SampleOperator
-from suquan.solvers.knot_grams import KnotGrams, KnotProblem
+from suquan.solvers.knot_grams import KnotProblem, knot_grams, knot_products
 from suquan.solvers.spectral import spectral_target
 from suquan.targets import learn_target
 
@@ -59,13 +59,13 @@ class RankedData(Samples):
     ----------
     operator : SampleOperator
     groups : ndarray of shape (n_samples,) or None
-    grams : KnotGrams or None
-        Blocks of knots of all samples.
+    grams : ndarray of shape (n_samples, n_samples, n_knots, n_knots) or None
+        Blocks of knots of all pairs of samples.
     """
 
     operator: SampleOperator
     groups: np.ndarray | None = None
-    grams: KnotGrams | None = None
+    grams: np.ndarray | None = None
 
     @classmethod
     def of(cls, settings: Settings, samples: Samples, groups: Any = None) -> RankedData:
@@ -100,7 +100,7 @@ class RankedData(Samples):
         dtype = np.dtype(problem.dtype)
         if dtype.itemsize * (n_samples * n_knots) ** 2 > KNOT_GRAMS_BYTES:
             return self
-        grams = KnotGrams.of(self.operator, n_knots, dtype=dtype, n_jobs=n_jobs)
+        grams = knot_grams(self.operator, n_knots, dtype=dtype, n_jobs=n_jobs)
         return replace(self, grams=grams)
 
     def weights_in(self, settings: Settings, train: np.ndarray) -> np.ndarray:
@@ -123,7 +123,7 @@ class RankedData(Samples):
             y=self.y[train],
             weights=self.weights_in(settings, train),
             groups=None if self.groups is None else self.groups[train],
-            grams=None if self.grams is None else self.grams.take(train, train),
+            grams=None if self.grams is None else self.grams[np.ix_(train, train)],
         )
         if part.operator.is_constant:
             warn_nothing_to_rank()
@@ -173,13 +173,12 @@ class RankedData(Samples):
         self, fits: Sequence[tuple[np.ndarray, JointFit]], train: np.ndarray, test: np.ndarray
     ) -> list[np.ndarray]:
         """Outputs of fits to the samples `train` for the samples `test`, each (n_test, n_outputs)."""
-        held_out, cross = self.operator.take(test), None
-        if self.grams is not None:
-            cross = self.grams.take(test, train[self.used[train]])
+        held_out, own = self.operator.take(test), train[self.used[train]]
+        cross = None if self.grams is None else self.grams[np.ix_(test, own)]
         return [
             held_out.scores(fit.w, f) + fit.b
             if cross is None or fit.dual is None
-            else cross.outputs(fit)
+            else knot_products(cross, fit.g)[1] @ fit.dual.T + fit.b
             for f, fit in fits
         ]
 

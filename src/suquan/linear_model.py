@@ -33,7 +33,7 @@ from suquan.fitting import (
     standardize_start,
 )
 from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
-from suquan.ranking import SampleOperator, check_choice, validate_data
+from suquan.ranking import SampleOperator, check_choice, normalize, validate_data
 
 __all__ = ["METHODS", "SuquanClassifier", "SuquanRegressor", "standardize_start"]
 
@@ -48,15 +48,20 @@ def keep_parameters(estimator: Any, parameters: dict[str, Any]) -> None:
 
 
 class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Normalisation to a learned target: what all estimators that learn one share."""
+    """Normalisation to a target: what all estimators share."""
 
     method: Any
     ties: str
     missing: str
     target_quantiles_: np.ndarray
+    _needs_labels = True
+
+    @property
+    def _n_threads(self) -> int | None:
+        return None
 
     def transform(self, X: Any) -> np.ndarray:
-        """Normalise samples with the learned target.
+        """Normalise samples to the target.
 
         Parameters
         ----------
@@ -68,10 +73,11 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             NaN stays NaN. A Dask array gives a lazy one, as for predictions.
         """
         if is_dask_array(X):
-            return self._lazily("transform", X, X.shape[1], _float_dtype(X.dtype))
+            from suquan._dask.preprocessing import transform_blocks
+
+            return transform_blocks(self, X)
         X = self._validate(X)
-        dtype = _float_dtype(X.dtype)
-        return self._rank(X).apply(self.target_quantiles_, dtype=dtype, gap=np.nan)
+        return normalize(self._rank(X), self.target_quantiles_, X.dtype)
 
     def _lazily(self, method: str, X: Any, n_columns: int | None, dtype: Any) -> Any:
         """Dask array of the results of `method` for the blocks of a Dask array."""
@@ -79,19 +85,20 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         return lazily(self, method, X, n_columns, dtype)
 
-    def _validate(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, **CHECKS)
+    def _validate(self, X: Any, *, reset: bool = False) -> np.ndarray:
+        if not reset:
+            check_is_fitted(self)
+        return validate_data(self, X, reset=reset, **CHECKS)
 
     def _rank(self, X: np.ndarray) -> SampleOperator:
         names = getattr(self, "feature_names_in_", None)
         return SampleOperator.from_samples(
-            X, ties=self.ties, missing=self.missing, feature_names=names
+            X, ties=self.ties, missing=self.missing, n_jobs=self._n_threads, feature_names=names
         )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
+        tags.target_tags.required = self._needs_labels
         tags.input_tags.allow_nan = self.missing == "ignore"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -549,8 +556,3 @@ class SupervisedQuantileNormalizer(TargetTransformer):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
-
-
-def _float_dtype(dtype: np.dtype) -> np.dtype:
-    """Type of normalised samples, as scikit-learn's validation chooses it."""
-    return np.dtype(np.float32 if dtype == np.float32 else np.float64)

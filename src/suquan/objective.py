@@ -332,32 +332,23 @@ def fit_grid(
 
     Parameters
     ----------
-    problem : JointProblem
-        Its own alpha and smoothness are not used.
-    g : ndarray of shape (n_knots,)
+    problem, g, steps, splits
+        As in :func:`fit_method`; alpha, smoothness and the number of rounds are those of the settings.
     settings : sequence of objects with alpha, smoothness and max_rounds
-    steps : Steps
-        Its own number of rounds is not used.
-    splits : list of (train, test), default=None
-        Folds of cross-fitting.
     """
     design = problem.w_design(g)
     alphas = sorted({setting.alpha for setting in settings}, reverse=True)
-    firsts: dict[float, Any]
-    if splits is not None:
-        folds = problem.fold_models(splits)
-        firsts = {
-            alpha: [
-                _released(fit)
-                for fit in folds.fit(replace(problem, alpha=alpha), design, steps.max_iter)
-            ]
-            for alpha in alphas
-        }
-    else:
+    firsts: dict[float, Any] = {}
+    if splits is None:
         path = design.solve_path(
             problem.loss, problem.y, problem.s, alphas, tol=W_TOL, max_iter=steps.max_iter
         )
         firsts = {alpha: _released(fit) for alpha, fit in zip(alphas, path, strict=True)}
+    else:
+        folds = problem.fold_models(splits)
+        for alpha in alphas:
+            models = folds.fit(replace(problem, alpha=alpha), design, steps.max_iter)
+            firsts[alpha] = [_released(fit) for fit in models]
     del design
     return [
         fit_method(
@@ -400,10 +391,8 @@ def _fit_in_sample(problem: JointProblem, g: np.ndarray, steps: Steps, first: An
         start = replace(w_fit, b=np.atleast_1d(f_fit.b))  # b moved with f
         next_fit = _released(_w_step(problem, problem.w_design(f_fit.f), steps, start))
         n_iter += next_fit.n_iter
-        half_steps = [
-            f_fit.objective + problem.penalty(w),
-            next_fit.objective + problem.roughness(f_fit.f),
-        ]
+        after_f = f_fit.objective + problem.penalty(w)
+        half_steps = [after_f, next_fit.objective + problem.roughness(f_fit.f)]
         if not _descends([history[-1], *half_steps], problem):
             runaway = float(np.sqrt(np.mean(f_fit.f**2)))
             break
@@ -482,17 +471,10 @@ def _f_step(
 ) -> TargetFit:
     """Best (f, b) for the rows D."""
     return solve_target(
-        D,
-        problem.loss,
-        y,
-        s,
-        g,
-        target_set=steps.target_set,
-        smoothness=problem.node_smoothness,
-        fit_intercept=problem.fit_intercept,
-        tol=steps.tol,
-        max_iter=steps.max_iter,
-    )
+        D, problem.loss, y, s, g,
+        target_set=steps.target_set, smoothness=problem.node_smoothness,
+        fit_intercept=problem.fit_intercept, tol=steps.tol, max_iter=steps.max_iter,
+    )  # fmt: skip
 
 
 def _joint_fit(problem, g, w_fit, history, n_rounds, n_iter, unfinished) -> JointFit:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from suquan._dask._common import is_dask_array
 from suquan._dask.collections import check_row_blocks
-from suquan.linear_model import SupervisedQuantileNormalizer, keep_parameters
+from suquan.linear_model import (
+    SupervisedQuantileNormalizer,
+    TargetTransformer,
+    keep_parameters,
+)
 from suquan.ranking import (
     MISSING,
-    RANKED_DTYPES,
     TIES,
     SampleOperator,
     as_samples,
     check_choice,
     check_sample_weight,
-    kernel_dtype,
+    normalize,
     raise_missing,
-    validate_data,
 )
 from suquan.targets import LEARNED, learn_target, resolve_target
 
@@ -108,22 +108,6 @@ def _find_target(
     return resolve_target(target, X.shape[1])
 
 
-def normalize(operator: SampleOperator, f: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Ranked samples of values of type `dtype`, normalised to f."""
-    dtype = kernel_dtype(dtype)
-    check_fits(f, dtype)
-    return operator.apply(f, dtype=dtype, gap=np.nan)
-
-
-def check_fits(f: np.ndarray, dtype: np.dtype) -> None:
-    """Raise a ValueError if the target would overflow in the type of the result."""
-    if np.max(np.abs(f)) > np.finfo(dtype).max:
-        raise ValueError(
-            f"the target quantiles reach {np.max(np.abs(f)):.3g}, more than {dtype} holds; give X as "
-            "float64, or scale the target."
-        )
-
-
 def _like_input(out: np.ndarray, X: Any) -> Any:
     """`out` as a data frame with the index and columns of `X`, if `X` is one."""
     library = type(X).__module__.partition(".")[0]
@@ -134,27 +118,7 @@ def _like_input(out: np.ndarray, X: Any) -> Any:
     return out
 
 
-def _as_ranked_type(X: Any) -> Any:
-    """A Dask array in one of the types that scikit-learn's validation gives."""
-    return X if X.dtype in RANKED_DTYPES else X.astype(np.float64)
-
-
-def _transform_blocks(normalizer: Any, X: Any) -> Any:
-    """Samples of a Dask array, lazily normalised to the target of a fitted transformer."""
-    from suquan._dask import preprocessing as on_dask
-    from suquan._dask.fitting import check_new_blocks
-
-    return on_dask.normalize(
-        _as_ranked_type(check_new_blocks(normalizer, "transform", X)),
-        normalizer.target_quantiles_,
-        ties=normalizer.ties,
-        missing=normalizer.missing,
-        infinite="error",
-        feature_names=getattr(normalizer, "feature_names_in_", None),
-    )
-
-
-class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class QuantileNormalizer(TargetTransformer):
     """Give every sample the same distribution of values, learned or given.
 
     The value at place r of a sorted sample becomes the r-th target quantile: Φ_f(x) = f[rank(x)]. Samples are
@@ -192,6 +156,8 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     True
     """
 
+    _needs_labels = False
+
     def __init__(
         self,
         target_quantiles: Any = "median",
@@ -220,34 +186,17 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         if is_dask_array(X):
             return self._fit_blocks(X, sample_weight)
+        self._check_parameters()
         X = self._validate(X, reset=True)
         sample_weight = check_sample_weight(sample_weight, X)
         if _is_learned(self.target_quantiles):
             self._set_target(X, self._rank(X), sample_weight)
         else:
             if self.missing == "error":
-                raise_missing(X, X.shape[1] - np.isnan(X).sum(axis=1), self._names)
+                names = getattr(self, "feature_names_in_", None)
+                raise_missing(X, X.shape[1] - np.isnan(X).sum(axis=1), names)
             self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
         return self
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Normalise samples to the target.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray or dask array of shape (n_samples, n_features)
-            Of a dask array a lazy one.
-        """
-        check_is_fitted(self)
-        if is_dask_array(X):
-            self._check_parameters()
-            return _transform_blocks(self, X)
-        X = self._validate(X, reset=False)
-        return normalize(self._rank(X), self.target_quantiles_, X.dtype)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit, and normalise the training samples, ranking them once.
@@ -266,7 +215,8 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Of a dask array a lazy one, which ranks its samples when it is computed.
         """
         if is_dask_array(X):
-            return _transform_blocks(self._fit_blocks(X, sample_weight), X)
+            return self._fit_blocks(X, sample_weight).transform(X)
+        self._check_parameters()
         X = self._validate(X, reset=True)
         sample_weight = check_sample_weight(sample_weight, X)
         operator = self._rank(X)
@@ -284,7 +234,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = check_row_blocks(X)
         if _is_learned(self.target_quantiles):
             f = on_dask.learn(
-                _as_ranked_type(X),
+                on_dask.as_ranked_type(X),
                 self.target_quantiles,
                 sample_weight=sample_weight,
                 missing=self.missing,
@@ -298,26 +248,9 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     @property
-    def _names(self) -> Any:
-        return getattr(self, "feature_names_in_", None)
-
-    def _rank(self, X: np.ndarray) -> SampleOperator:
-        return SampleOperator.from_samples(
-            X, ties=self.ties, missing=self.missing, n_jobs=self.n_jobs, feature_names=self._names
-        )
+    def _n_threads(self) -> int | None:
+        return self.n_jobs
 
     def _check_parameters(self) -> None:
         check_choice("ties", self.ties, TIES)
         check_choice("missing", self.missing, MISSING)
-
-    def _validate(self, X: Any, *, reset: bool) -> np.ndarray:
-        self._check_parameters()
-        return validate_data(
-            self, X, reset=reset, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan"
-        )
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing == "ignore"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -316,20 +316,9 @@ class SampleOperator:
         gap: float = 0.0,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Normalised samples T_i f in rows.
+        """Normalised samples T_i f, of shape (n_samples, n_features), in `out` where it is given.
 
-        Parameters
-        ----------
-        f : ndarray of shape (n_features,)
-        dtype : float32 or float64, default=float64
-        gap : float, default=0.0
-            What stands for a missing value.
-        out : ndarray of shape (n_samples, n_features), default=None
-            Where they go; a new array of type `dtype` without it.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
+        `gap` stands for a missing value.
         """
         out = np.empty(self.codes.shape, dtype) if out is None else out
         return self._fill(out, operators.apply_rows, [f], gap)
@@ -342,37 +331,18 @@ class SampleOperator:
         dtype: Any = np.float64,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Rows T_iᵀ w, with which the score is f·T_iᵀ w.
+        """Rows T_iᵀ w, with which the score is f·T_iᵀ w; in `out` where it is given.
 
-        Parameters
-        ----------
-        w : ndarray of shape (n_features,)
-        knots : (node, part, n_knots), default=None
-            Where every place reads the knots, see :func:`suquan.targets.knot_positions`; the rows
-            are then Bᵀ T_iᵀ w, of length n_knots.
-        dtype : float32 or float64, default=float64
-        out : ndarray, default=None
-            Where to write the rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features) or (n_samples, n_knots)
+        With `knots`, see :func:`suquan.targets.knot_positions`, they are Bᵀ T_iᵀ w, of length n_knots.
         """
         node, part, width = (_NO_NODE, _NO_PART, self.n_features) if knots is None else knots
         out = np.empty((self.n_samples, width), dtype) if out is None else out
         return self._fill(out, operators.adjoint_rows, [w], node, part)
 
     def scores(self, W: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """Scores w_k·T_i f, of shape (n_samples, n_weights); a sample's own, whatever else is scored.
+        """Scores w_k·T_i f for the rows w_k of W, of shape (n_samples, n_weights).
 
-        Parameters
-        ----------
-        W : ndarray of shape (n_weights, n_features)
-        f : ndarray of shape (n_features,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_weights)
+        Those of a sample do not depend on what else is scored.
         """
         out = np.empty((self.n_samples, len(W)))
         return self._fill(out, operators.score_rows, [W, f])
@@ -405,3 +375,19 @@ class SampleOperator:
         c = np.ascontiguousarray(c, dtype=np.float64)
         operators.sum_operator_rows(c, self.codes, flag, mask, TIES[self.ties], steps)
         return np.cumsum(steps, axis=1, out=steps)
+
+
+def normalize(operator: SampleOperator, f: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Ranked samples of values of type `dtype`, normalised to f."""
+    dtype = kernel_dtype(dtype)
+    check_fits(f, dtype)
+    return operator.apply(f, dtype=dtype, gap=np.nan)
+
+
+def check_fits(f: np.ndarray, dtype: np.dtype) -> None:
+    """Raise a ValueError if the target would overflow in the type of the result."""
+    if np.max(np.abs(f)) > np.finfo(dtype).max:
+        raise ValueError(
+            f"the target quantiles reach {np.max(np.abs(f)):.3g}, more than {dtype} holds; give X as "
+            "float64, or scale the target."
+        )

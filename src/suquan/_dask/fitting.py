@@ -10,14 +10,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import sklearn
-from sklearn.utils.validation import check_is_fitted
 
 from suquan._dask._common import DaskBlockError, as_numpy, block_name
 from suquan._dask.blocks import BlockRows, Blocks, RankedBlock
 from suquan._dask.collections import check_row_blocks, take_rows
 from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
-from suquan._dask.preprocessing import learn
+from suquan._dask.preprocessing import check_new_blocks, learn
 from suquan._dask.problem import BlockedProblem, BlockOperator
 from suquan.fitting import (
     Samples,
@@ -149,7 +147,7 @@ def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: An
     dtype : dtype
         Of the result.
     """
-    X = check_new_blocks(estimator, method, X)
+    X = check_new_blocks(estimator, X)
     fitted = copy.copy(estimator)
     starts = np.cumsum([0, *X.chunks[0]])
     options: dict[str, Any] = {"drop_axis": 1}
@@ -166,28 +164,6 @@ def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: An
         meta=np.empty((0,) * (1 if n_columns is None else 2), dtype),
         **options,
     )
-
-
-def check_new_blocks(estimator: Any, method: str, X: Any) -> Any:
-    """Dask array for a method of a fitted estimator, checked.
-
-    A container that would load the samples is refused: scikit-learn fills it without asking.
-    """
-    check_is_fitted(estimator)
-    X = check_row_blocks(X)
-    if X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input."
-        )
-    chosen = getattr(estimator, "_sklearn_output_config", {}).get("transform")
-    chosen = chosen or sklearn.get_config()["transform_output"]
-    if method == "transform" and chosen != "default":
-        raise ValueError(
-            f"set_output(transform={chosen!r}) would load all samples of a Dask array into one table. Use "
-            "set_output(transform='default'), or transform X.compute()."
-        )
-    return X
 
 
 def _predict_block(

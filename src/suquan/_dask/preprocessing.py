@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import sklearn
+from sklearn.utils.validation import check_is_fitted
 
 from suquan._dask.collections import (
     RowBlock,
@@ -14,9 +16,16 @@ from suquan._dask.collections import (
     has_cluster,
     map_row_blocks,
 )
-from suquan.preprocessing import check_fits
-from suquan.preprocessing import normalize as normalize_ranked
-from suquan.ranking import SampleOperator, kernel_dtype
+from suquan.ranking import (
+    MISSING,
+    RANKED_DTYPES,
+    TIES,
+    SampleOperator,
+    check_choice,
+    check_fits,
+    kernel_dtype,
+)
+from suquan.ranking import normalize as normalize_ranked
 from suquan.targets import MEDIAN_ERROR, finite_target, learn_target, median_rows, sort_samples
 
 # Partial results that one task adds up: a tree of few levels, with messages of a few vectors.
@@ -30,6 +39,48 @@ _NO_SAMPLE = (
     "no sample is left to learn the target from: every sample has weight 0 or no observed value. Give at "
     "least one, or a target that does not look at the data, such as 'normal'."
 )
+
+
+def check_new_blocks(estimator: Any, X: Any) -> Any:
+    """Dask array of samples for a fitted estimator, checked."""
+    check_is_fitted(estimator)
+    X = check_row_blocks(X)
+    if X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    return X
+
+
+def as_ranked_type(X: Any) -> Any:
+    """A Dask array in one of the types that scikit-learn's validation gives."""
+    return X if X.dtype in RANKED_DTYPES else X.astype(np.float64)
+
+
+def transform_blocks(estimator: Any, X: Any) -> Any:
+    """Samples of a Dask array, lazily normalised to the target of a fitted estimator.
+
+    A container that would load the samples is refused: scikit-learn fills it without asking.
+    """
+    X = check_new_blocks(estimator, X)
+    check_choice("ties", estimator.ties, TIES)
+    check_choice("missing", estimator.missing, MISSING)
+    chosen = getattr(estimator, "_sklearn_output_config", {}).get("transform")
+    chosen = chosen or sklearn.get_config()["transform_output"]
+    if chosen != "default":
+        raise ValueError(
+            f"set_output(transform={chosen!r}) would load all samples of a Dask array into one table. Use "
+            "set_output(transform='default'), or transform X.compute()."
+        )
+    return normalize(
+        as_ranked_type(X),
+        estimator.target_quantiles_,
+        ties=estimator.ties,
+        missing=estimator.missing,
+        infinite="error",
+        feature_names=getattr(estimator, "feature_names_in_", None),
+    )
 
 
 def normalize(
