@@ -43,12 +43,12 @@ def run_tasks(
     """Outcomes of all tasks; those that the store holds already are not computed again."""
     outcomes = {task: found for task in tasks if (found := store.load(task)) is not None}
     todo = [task for task in tasks if task not in outcomes]
-    run = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
     with Progress(len(todo), progress) as display:
         if outcomes:
             display.say(f"continuing: {len(outcomes)} of {len(tasks)} parts were done already")
         for attempt in (1, 2):
             left = [task for task in todo if task not in outcomes]
+            run = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
             try:
                 for task, outcome in run(delayed(_run_task)(study, task) for task in left):
                     store.save(task, outcome)

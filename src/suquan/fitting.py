@@ -117,13 +117,9 @@ class Settings:
     @property
     def steps(self) -> Steps:
         """How rounds are done."""
-        report = silent
-        if self.verbose:
-            report = lambda line: print(f"[{self.owner}] {line}")  # noqa: E731
-        method = self.method
-        return Steps(
-            method.target_set, method.rounds(self.max_rounds), self.tol, self.max_iter, report
-        )
+        report = partial(print, f"[{self.owner}]") if self.verbose else silent
+        rounds = self.method.rounds(self.max_rounds)
+        return Steps(self.method.target_set, rounds, self.tol, self.max_iter, report)
 
 
 def _check_ranges(settings: Settings) -> None:

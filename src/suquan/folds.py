@@ -74,11 +74,7 @@ class RankedData(Samples):
         return cls(**vars(samples), operator=rank(settings, samples.X), groups=groups)
 
     def with_knot_grams(
-        self,
-        settings: Settings,
-        candidates: Sequence[Candidate],
-        n_folds: int,
-        n_jobs: int | None,
+        self, settings: Settings, candidates: Sequence[Candidate], n_folds: int, n_jobs: int | None
     ) -> RankedData:
         """The same data with the blocks of knots of all samples, where they pay for that many fits.
 
@@ -86,15 +82,10 @@ class RankedData(Samples):
         features as samples, few knots, and values without long ties.
         """
         n_samples, n_features = self.operator.n_samples, self.operator.n_features
-        n_knots = settings.n_knots
+        n_knots = n_features if settings.n_knots is None else settings.n_knots
         n_rounds = n_folds * sum(candidate.max_rounds for candidate in candidates)
-        if (
-            n_knots is None
-            or n_knots >= n_features
-            or n_samples > n_features
-            or settings.l1_ratio > 0
-            or n_rounds < n_samples
-        ):
+        pays = n_knots < n_features and n_samples <= min(n_features, n_rounds)
+        if not pays or settings.l1_ratio > 0:
             return self
         problem = make_problem(settings, self.operator, self.loss, self.y, self.weights)
         dtype = np.dtype(problem.dtype)
