@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -29,6 +30,7 @@ from suquan.fitting import Settings, encode, make_problem, make_start, rank
 from suquan.solvers.linear import LinearFit
 from suquan.solvers.target import solve_target
 from suquan.target_sets import TARGET_SETS
+from suquan.targets import learn_target
 
 W_TOL, F_TOL = 1e-12, 1e-8
 GAPS = (1e-3, 1e-6)
@@ -54,7 +56,7 @@ class Study:
         data = encode(model, settings, X, y, None)
         operator = rank(settings, data.X)
         self.problem = make_problem(settings, operator, data.loss, data.y, data.weights)
-        self.start = make_start(settings, data.X, data.weights, n_features)
+        self.start = make_start(settings, n_features, n_features, partial(learn_target, data.X))
         self.target = TARGET_SETS["joint"].at(self.problem.node_smoothness)
 
     def w_step(self, f: np.ndarray, start: LinearFit | None = None) -> tuple[LinearFit, float]:

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from suquan import fitting, folds
+from suquan import fitting, folds, objective
 from suquan.cli._app import app
 from suquan.cli._reproduce import load_experiments
 from suquan.datasets import make_corrupted_classification
 from suquan.losses import Logistic
-from suquan.solvers import alternation
 from suquan.solvers.target import solve_target
 
 TINY = {
@@ -278,9 +277,9 @@ def test_recipes_run_and_leave_the_library_as_it_was(variant, monkeypatch):
     simulation = recipes("simulation")
     monkeypatch.setattr(simulation, "N_FEATURES", 30)
     monkeypatch.setattr(simulation, "N_TEST", 60)
-    before = alternation._f_step, folds.fit_grid, fitting.fit_method
+    before = objective._f_step, folds.fit_grid, fitting.fit_method
     assert 0.3 < simulation.run_one(variant, 60, 0, 6) <= 1.0
-    assert (alternation._f_step, folds.fit_grid, fitting.fit_method) == before
+    assert (objective._f_step, folds.fit_grid, fitting.fit_method) == before
 
 
 def test_the_wheel_has_all_of_the_experiments():

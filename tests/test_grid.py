@@ -11,7 +11,7 @@ from suquan.fitting import Settings, encode
 from suquan.folds import Candidate, RankedData
 from suquan.methods import resolve_method
 from suquan.model_selection import make_candidates
-from suquan.solvers.knot_grams import KnotGrams
+from suquan.solvers.knot_grams import knot_grams
 
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
 LEARNED = METHODS[2:]
@@ -48,7 +48,7 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
     candidates = make_candidates([method], alphas, smoothnesses, max_rounds)
     settings, data = ranked(estimator, X, y, weights, groups)
     if through_blocks:
-        data = replace(data, grams=KnotGrams.of(data.operator, estimator.n_knots))
+        data = replace(data, grams=knot_grams(data.operator, estimator.n_knots))
     fits = data.fit(settings, candidates, train)
     outputs = data.outputs(fits, train, test)
     part = None if weights is None else weights[train]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from suquan.ranking import SampleOperator
-from suquan.solvers.knot_grams import KnotGrams
+from suquan.solvers.knot_grams import knot_grams, knot_products
 from suquan.targets import knot_positions, read_at_grid
 
 
@@ -26,30 +26,21 @@ def test_gram_matrix_and_rows_of_the_f_step_follow_from_the_blocks(kind, ties, n
     g, a = rng.standard_normal(n_knots), rng.standard_normal(7)
     A = operator.apply(read_at_grid(g, 50))
     D = operator.adjoint(a @ A, knots=knot_positions(50, n_knots))
-    grams = KnotGrams.of(operator, n_knots)
-    Q = grams.products(g)
-    np.testing.assert_allclose(Q @ g, A @ A.T, atol=1e-12)
+    Q, gram = knot_products(knot_grams(operator, n_knots), g)
+    np.testing.assert_allclose(gram, A @ A.T, atol=1e-12)
     np.testing.assert_allclose(np.einsum("imk,m->ik", Q, a), D, atol=1e-12)
-
-
-def test_parts_are_those_of_the_chosen_samples():
-    grams = KnotGrams.of(SampleOperator.from_samples(make_samples("plain")), 5)
-    rows, others = np.array([4, 0]), np.array([1, 2, 6])
-    part = grams.take(rows, others)
-    assert part.blocks.shape == (2, 3, 5, 5)
-    np.testing.assert_array_equal(part.blocks[1, 2], grams.blocks[0, 6])
 
 
 def test_long_ties_are_left_to_the_plain_way():
     X = np.zeros((3, 100))
     X[:, 0] = 1.0
-    assert KnotGrams.of(SampleOperator.from_samples(X), 20) is None
+    assert knot_grams(SampleOperator.from_samples(X), 20) is None
 
 
 def test_blocks_do_not_depend_on_the_number_of_threads():
     X = np.random.default_rng(2).standard_normal((9, 40_000))
     one, two = (
-        KnotGrams.of(SampleOperator.from_samples(X), 4, dtype=np.float32, n_jobs=n_jobs)
+        knot_grams(SampleOperator.from_samples(X), 4, dtype=np.float32, n_jobs=n_jobs)
         for n_jobs in (1, 2)
     )
-    np.testing.assert_array_equal(one.blocks, two.blocks)
+    np.testing.assert_array_equal(one, two)

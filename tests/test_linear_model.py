@@ -20,10 +20,10 @@ from suquan import (
     make_target_quantiles,
     quantile_normalize,
 )
+from suquan import objective as rounds
 from suquan.fitting import Settings, crossfit_splits
 from suquan.losses import Logistic
 from suquan.ranking import SampleOperator
-from suquan.solvers import alternation
 
 IN_SAMPLE = ("f0", "bnd", "spav", "joint")
 METHODS = ("fixed", *IN_SAMPLE, "crossfit")
@@ -605,8 +605,8 @@ def test_target_that_runs_away_is_not_taken(monkeypatch):
         fit = f_step(*arguments)
         return replace(fit, f=1e8 * fit.f, objective=np.inf)
 
-    f_step = alternation._f_step
-    monkeypatch.setattr(alternation, "_f_step", runs_away)
+    f_step = rounds._f_step
+    monkeypatch.setattr(rounds, "_f_step", runs_away)
     X = np.random.default_rng(0).standard_normal((24, 50))
     y = X[:, 0] > 0.0
     model = SuquanClassifier("spav", alpha=1.0, smoothness=0.0, n_knots=9)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from suquan._scoring import OutputScorer, roc_auc
 from suquan.fitting import Samples
+from suquan.folds import OutputScorer, roc_auc
 from suquan.losses import Logistic
 
 

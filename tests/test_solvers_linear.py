@@ -11,6 +11,7 @@ from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegresso
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
+from suquan.objective import W_TOL
 from suquan.solvers import _products as products_module
 from suquan.solvers import _quadratic as quadratic_module
 from suquan.solvers import ridge_gram
@@ -21,7 +22,6 @@ from suquan.solvers._products import (
     one_blas_thread,
     row_products,
 )
-from suquan.solvers.alternation import W_TOL
 from suquan.solvers.elastic_net import solve_elastic_net
 from suquan.solvers.linear import RidgeDesign
 

@@ -17,8 +17,7 @@ from unittest.mock import patch
 import numpy as np
 from scipy.optimize import minimize
 
-from suquan import fitting, folds
-from suquan.solvers import alternation
+from suquan import fitting, folds, objective
 from suquan.solvers.spectral import spectral_target
 from suquan.solvers.target import TargetFit
 
@@ -84,7 +83,7 @@ def other_penalty(name: str) -> Iterator[None]:
             D, problem.loss, y, s, g, Q, problem.node_smoothness, monotone=monotone
         )
 
-    with patch.object(alternation, "_f_step", f_step):
+    with patch.object(objective, "_f_step", f_step):
         yield
 
 
@@ -99,6 +98,6 @@ def svd_start() -> Iterator[None]:
         return fit_from_svd
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(folds, "fit_grid", started(alternation.fit_grid)))
-        stack.enter_context(patch.object(fitting, "fit_method", started(alternation.fit_method)))
+        stack.enter_context(patch.object(folds, "fit_grid", started(objective.fit_grid)))
+        stack.enter_context(patch.object(fitting, "fit_method", started(objective.fit_method)))
         yield

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,8 +48,9 @@ def run_tasks(
             display.say(f"continuing: {len(outcomes)} of {len(tasks)} parts were done already")
         for attempt in (1, 2):
             left = [task for task in todo if task not in outcomes]
+            run = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
             try:
-                for task, outcome in _outcomes(study, left, n_jobs):
+                for task, outcome in run(delayed(_run_task)(study, task) for task in left):
                     store.save(task, outcome)
                     outcomes[task] = outcome
                     display.advance(f"{task[0]}, fold {task[1]}")
@@ -59,11 +59,6 @@ def run_tasks(
                     raise
                 display.say("a worker process died (out of memory?); its folds are tried once more")
     return outcomes
-
-
-def _outcomes(study: Any, tasks: list[Task], n_jobs: int | None) -> Iterable[tuple[Task, Outcome]]:
-    run = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
-    return run(delayed(_run_task)(study, task) for task in tasks)
 
 
 def _run_task(study: Any, task: Task) -> tuple[Task, Outcome]:

@@ -12,6 +12,7 @@ import io
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,10 @@ from threadpoolctl import threadpool_limits
 
 from suquan._dask._common import is_dask_array
 from suquan._files import replace_file
-from suquan._scoring import OutputScorer
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__
 from suquan.fitting import Settings, check_method, encode, make_start
-from suquan.folds import Candidate, RankedData, make_splits, test_share
+from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
 from suquan.methods import METHODS, Method, resolve_method
@@ -44,6 +44,7 @@ from suquan.solvers.linear import RidgeDesign
 from suquan.statistics import Difference, corrected_difference, holm, wilcoxon_greater
 from suquan.target_sets import TargetSet
 from suquan.targets import LEARNED as DATA_TARGETS
+from suquan.targets import learn_target
 
 FIXED = ("median", "mean", "normal", "uniform", "exponential", "cauchy")
 LEARNED = tuple(name for name in METHODS if name != "fixed")
@@ -269,9 +270,9 @@ def _methods(methods: Sequence[Any]) -> tuple[list[str], dict[str, Method], dict
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated or not names:
         raise ValueError(f"give each method once, and at least one; repeated: {repeated}.")
-    learned = {name: method for name, method in found if isinstance(method, Method)}
-    given = {name: other for name, other in found if other is not None and name not in learned}
-    return names, learned, given
+    known = {name: method for name, method in found if method is not None}
+    learned = {name: method for name, method in known.items() if isinstance(method, Method)}
+    return names, learned, {name: known[name] for name in known if name not in learned}
 
 
 def _named(method: Any) -> tuple[str, Any]:
@@ -401,23 +402,20 @@ class _Study:
         """Test scores along the alphas; from sub-blocks of one Gram matrix where there is one."""
         data, settings, gram = self.data, self.settings, self.grams.get(name)
         weights = data.weights_in(settings, train)
-        design: Any
-        if gram is not None:
-            design = RidgeDesign.from_gram(
-                gram[np.ix_(train, train)], fit_intercept=settings.fit_intercept
-            )
-        else:
+        if gram is None:
             A, A_test = self._samples(name, train, test)
             design = make_design(A, settings.l1_ratio, settings.fit_intercept)
+        else:
+            own, A_test = gram[np.ix_(train, train)], gram[np.ix_(test, train)]
+            design = RidgeDesign.from_gram(own, fit_intercept=settings.fit_intercept)
         fits = design.solve_path(
             data.loss, data.y[train], weights / weights.sum(), alphas.tolist(),
             tol=W_TOL, max_iter=settings.max_iter,
         )  # fmt: skip
-        if gram is not None:
-            cross = gram[np.ix_(test, train)]
-            outputs = [cross @ np.asarray(fit.dual).T + fit.b for fit in fits]
-        else:
-            outputs = [A_test @ np.asarray(fit.w).T + fit.b for fit in fits]
+        coefficients = [fit.w if gram is None else fit.dual for fit in fits]
+        outputs = [
+            A_test @ np.asarray(w).T + fit.b for w, fit in zip(coefficients, fits, strict=True)
+        ]
         return self.scorer(outputs, data.labels[test])
 
     def _samples(
@@ -432,8 +430,10 @@ class _Study:
         else:
             settings = replace(self.settings, init=name)
             weights = data.weights_in(settings, train)
-            f = make_start(settings, data.X[train], weights, data.operator.n_features)
-            A, A_test = (data.operator.take(rows).apply(f) for rows in (train, test))
+            ranked, p = data.operator.take(train), data.operator.n_features
+            learn = partial(learn_target, data.X[train], operator=ranked, sample_weight=weights)
+            f = make_start(settings, p, p, learn)
+            A, A_test = ranked.apply(f), data.operator.take(test).apply(f)
         return A, A_test
 
     def with_grams(self, n_jobs: int | None) -> _Study:
@@ -460,45 +460,41 @@ class _Study:
 
     def result(self, outcomes: dict[Task, Outcome], n_permutations: int) -> Comparison:
         """Tables and verdict."""
-        names = list(self.names)
-        fixed = [name for name in names if name in FIXED]
+        names, fixed = list(self.names), [name for name in self.names if name in FIXED]
         n_folds = len(self.outer)
         if fixed:
             for k in range(n_folds):
                 best = max(fixed, key=lambda name: outcomes[name, k].inner_score)
                 outcomes[BEST_FIXED, k] = outcomes[best, k]
             names.append(BEST_FIXED)
-        rows = [(name, k, outcomes[name, k]) for name in names for k in range(n_folds)]
-        per_repeat = self._folds_per_repeat()
+
+        def over_folds(name: str, key: str) -> np.ndarray:
+            return np.array([getattr(outcomes[name, k], key) for k in range(n_folds)])
+
+        repeat, fold = np.divmod(np.arange(n_folds), self._folds_per_repeat())
         folds = {
-            "method": np.array([name for name, _, _ in rows]),
-            "repeat": np.array([k // per_repeat for _, k, _ in rows]),
-            "fold": np.array([k % per_repeat for _, k, _ in rows]),
+            "method": np.repeat(names, n_folds),
+            "repeat": np.tile(repeat, len(names)),
+            "fold": np.tile(fold, len(names)),
             **{
-                key: np.array([getattr(outcome, key) for _, _, outcome in rows])
+                key: np.concatenate([over_folds(name, key) for name in names])
                 for key in ("score", "alpha", "smoothness", "rounds", "seconds")
             },
         }
-        scores = {
-            name: np.array([outcomes[name, k].score for k in range(n_folds)]) for name in names
-        }
-        share = test_share(self.outer)
-        contrast = None
+        scores = {name: over_folds(name, "score") for name in names}
+        share, contrast = test_share(self.outer), None
         if VERDICT_METHOD in scores and BEST_FIXED in scores:
             contrast = corrected_difference(scores[VERDICT_METHOD] - scores[BEST_FIXED], share)
-        targets = {
-            name: np.stack([outcomes[name, k].target for k in range(n_folds)])
-            for name in self.learned
-        }
+        shuffled = [over_folds(f"permutation {i}", "score").mean() for i in range(n_permutations)]
         return Comparison(
             folds,
             _summary(scores),
             _tests(scores, share),
             _verdict(contrast, self.scoring, n_folds),
             contrast,
-            targets,
+            {name: over_folds(name, "target") for name in self.learned},
             self.scoring,
-            self._permutations(outcomes, scores, n_permutations),
+            _permutations(np.array(shuffled), scores.get(VERDICT_METHOD)) if shuffled else {},
         )
 
     def _folds_per_repeat(self) -> int:
@@ -509,24 +505,6 @@ class _Study:
             if seen.all():
                 return k + 1
         return len(self.outer)
-
-    def _permutations(self, outcomes, scores, n_permutations) -> dict[str, np.ndarray]:
-        if not n_permutations:
-            return {}
-        folds = range(len(self.outer))
-        means = np.array(
-            [
-                np.mean([outcomes[f"permutation {i}", k].score for k in folds])
-                for i in range(n_permutations)
-            ]
-        )
-        observed = float(scores[VERDICT_METHOD].mean()) if VERDICT_METHOD in scores else np.nan
-        p_value = (1 + np.sum(means >= observed)) / (1 + n_permutations)
-        return {
-            "permutation": np.arange(n_permutations),
-            "mean": means,
-            "p_value": np.full(n_permutations, p_value),
-        }
 
 
 # -- tables -----------------------------------------------------------------------------------------
@@ -549,15 +527,25 @@ def _tests(scores: dict[str, np.ndarray], test_share: float) -> dict[str, np.nda
     p_t = {frozenset(pair): one.p_value for pair, one in zip(pairs, found, strict=True)}
     p_t_holm = dict(zip(p_t, holm(np.array(list(p_t.values()))), strict=True))
     p_wilcoxon = np.array([wilcoxon_greater(scores[a] - scores[b]) for a, b in pairs])
+    columns = ("difference", "low", "high", "t", "p_t")
     return {
         "method": np.array([a for a, _ in pairs]),
         "other": np.array([b for _, b in pairs]),
-        "difference": np.array([one.mean for one in found]),
-        **{name: np.array([getattr(one, name) for one in found]) for name in ("low", "high", "t")},
-        "p_t": np.array([one.p_value for one in found]),
+        **dict(zip(columns, np.array(found).reshape(-1, len(columns)).T, strict=True)),
         "p_t_holm": np.array([p_t_holm[frozenset(pair)] for pair in pairs]),
         "p_wilcoxon": p_wilcoxon,
         "p_wilcoxon_holm": holm(p_wilcoxon),
+    }
+
+
+def _permutations(means: np.ndarray, observed: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Mean scores with shuffled labels, and the share of them that reach the observed one."""
+    level = np.nan if observed is None else observed.mean()
+    p_value = (1 + np.sum(means >= level)) / (1 + len(means))
+    return {
+        "permutation": np.arange(len(means)),
+        "mean": means,
+        "p_value": np.full(len(means), p_value),
     }
 
 

@@ -7,8 +7,9 @@ here knows which estimator it works for, but for the names of its parameters.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,12 +26,26 @@ from sklearn.model_selection import (
 from sklearn.utils import check_random_state, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from suquan._compat import check_sample_weight, validate_data
 from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
 from suquan.methods import Method, resolve_method
-from suquan.objective import JointProblem, Splits
-from suquan.ranking import MISSING, TIES, SampleOperator, check_choice
-from suquan.solvers.alternation import JointFit, Steps, fit_method, intercept_only, silent
+from suquan.objective import (
+    JointFit,
+    JointProblem,
+    Splits,
+    Steps,
+    fit_method,
+    intercept_only,
+    silent,
+)
+from suquan.ranking import (
+    MISSING,
+    RANKED_DTYPES,
+    TIES,
+    SampleOperator,
+    check_choice,
+    check_sample_weight,
+    validate_data,
+)
 from suquan.target_sets import find_target_set
 from suquan.targets import LEARNED, learn_target, make_target_quantiles, read_at_grid
 
@@ -40,12 +55,8 @@ SMOOTHNESS_PER_FEATURE = 1e-4
 # Default alpha of models with an l1 penalty, whose useful range does not grow with the features.
 ALPHA_L1 = 1e-2
 # Integers (counts, pixels) are ranked as they are: a copy in float64 would be the largest array of a fit.
-_INTEGERS = [np.dtype(code).type for code in np.typecodes["AllInteger"]]
 # NaN is left to the missing rule; infinities are refused.
-CHECKS: dict[str, Any] = {
-    "dtype": [np.float64, np.float32, *_INTEGERS],
-    "ensure_all_finite": "allow-nan",
-}
+CHECKS: dict[str, Any] = {"dtype": RANKED_DTYPES, "ensure_all_finite": "allow-nan"}
 # Relative gap of the two largest singular values below which their vectors are not stable.
 _UNSTABLE_GAP = 0.01
 
@@ -88,24 +99,15 @@ class Settings:
     class_weight: Any = None
 
     @classmethod
-    def of(cls, estimator: Any, **changes: Any) -> Settings:
-        """Parameters of an estimator with some changes; one clear error for each out of its range."""
+    def of(cls, estimator: Any) -> Settings:
+        """Parameters of an estimator; one clear error for each out of its range."""
         known = {field.name for field in fields(cls)}
-        given = {**estimator.get_params(deep=False), **changes}
-        given["method"] = resolve_method(given["method"])
-        own = {name: value for name, value in given.items() if name in known}
+        given = estimator.get_params(deep=False)
+        own = {name: given[name] for name in known & given.keys()}
+        own["method"] = resolve_method(own["method"])
         settings = cls(owner=type(estimator).__name__, **own)
         _check_ranges(settings)
         return settings
-
-    def check_features(self, n_features: int) -> None:
-        """Raise a ValueError where the parameters do not fit the number of features."""
-        if n_features < 2:
-            raise ValueError(
-                "quantile normalisation needs at least two features to rank; got n_features = 1."
-            )
-        if self.n_knots is not None:
-            _check_integer("n_knots", self.n_knots, 2, n_features)
 
     @property
     def start(self) -> Any:
@@ -115,23 +117,22 @@ class Settings:
     @property
     def steps(self) -> Steps:
         """How rounds are done."""
-        report = silent
-        if self.verbose:
-            report = lambda line: print(f"[{self.owner}] {line}")  # noqa: E731
-        method = self.method
-        return Steps(
-            method.target_set, method.rounds(self.max_rounds), self.tol, self.max_iter, report
-        )
+        report = partial(print, f"[{self.owner}]") if self.verbose else silent
+        rounds = self.method.rounds(self.max_rounds)
+        return Steps(self.method.target_set, rounds, self.tol, self.max_iter, report)
 
 
 def _check_ranges(settings: Settings) -> None:
     check_choice("ties", settings.ties, TIES)
     check_choice("missing", settings.missing, MISSING)
-    _check_real("alpha", settings.alpha, 0.0, np.inf, "(0, ∞)", optional=True, strict=True)
-    _check_real("smoothness", settings.smoothness, 0.0, np.inf, "[0, ∞)", optional=True)
-    _check_real("l1_ratio", settings.l1_ratio, 0.0, 1.0, "[0, 1]")
-    _check_real("tol", settings.tol, 0.0, np.inf, "(0, ∞)", strict=True)
-    _check_real("huber_delta", settings.huber_delta, 0.0, np.inf, "(0, ∞)", strict=True)
+    for name, interval, optional in (
+        ("alpha", "(0, ∞)", True),
+        ("smoothness", "[0, ∞)", True),
+        ("l1_ratio", "[0, 1]", False),
+        ("tol", "(0, ∞)", False),
+        ("huber_delta", "(0, ∞)", False),
+    ):
+        _check_real(name, getattr(settings, name), interval, optional)
     _check_integer("max_iter", settings.max_iter, 1)
     _check_integer("n_repeats", settings.n_repeats, 1)
     if settings.max_rounds is not None:
@@ -140,11 +141,12 @@ def _check_ranges(settings: Settings) -> None:
         _check_integer("cv", settings.cv, 2)
 
 
-def _check_real(name, value, low, high, interval, *, optional=False, strict=False) -> None:
+def _check_real(name: str, value: Any, interval: str, optional: bool) -> None:
     if value is None and optional:
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not (low < value if strict else low <= value) or not value <= high:
+    high = 1.0 if interval.endswith("1]") else np.inf
+    if not is_number or not 0.0 <= value <= high or (value == 0.0 and interval[0] == "("):
         kind = f"None or a number in {interval}" if optional else f"a number in {interval}"
         raise ValueError(f"{name} must be {kind}; got {value!r}.")
     if np.isinf(value):
@@ -201,7 +203,12 @@ def encode(estimator: Any, settings: Settings, X: Any, y: Any, sample_weight: An
     X, labels = validate_data(estimator, X, y, y_numeric=not has_classes, **CHECKS)
     if has_classes:
         check_classification_targets(labels)
-    weights = _all_weights(sample_weight, X)
+    weights = check_sample_weight(sample_weight, X)
+    weights = np.ones(X.shape[0]) if weights is None else weights
+    if not weights.sum() > 0:
+        raise ValueError(
+            "sample_weight is 0 for every sample; give at least one a positive weight."
+        )
     used = fit_weights(settings, weights, labels) > 0.0
     n_classes = len(np.unique(labels[used])) if has_classes else None
     loss = task_loss(settings.loss, has_classes, n_classes, settings.huber_delta)
@@ -224,17 +231,6 @@ def task_loss(loss: Any, has_classes: bool, n_classes: int | None, huber_delta: 
     return made
 
 
-def _all_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
-    weights = check_sample_weight(sample_weight, X)
-    if weights is None:
-        return np.ones(X.shape[0])
-    if not weights.sum() > 0:
-        raise ValueError(
-            "sample_weight is 0 for every sample; give at least one a positive weight."
-        )
-    return weights
-
-
 def fit_weights(settings: Settings, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Weights in a fit to samples with these labels: their own times those of their classes among them."""
     if settings.class_weight is None:
@@ -247,15 +243,22 @@ def fit_weights(settings: Settings, weights: np.ndarray, labels: np.ndarray) -> 
 
 def check_method(settings: Settings, samples: Samples) -> None:
     """Raise a ValueError where the parameters do not fit the samples or the labels."""
-    settings.check_features(samples.X.shape[1])
-    name, loss = settings.method.name, samples.loss
+    n_features = samples.X.shape[1]
+    if n_features < 2:
+        raise ValueError(
+            "quantile normalisation needs at least two features to rank; got n_features = 1."
+        )
+    if settings.n_knots is not None:
+        _check_integer("n_knots", settings.n_knots, 2, n_features)
+    name, loss, other = (
+        settings.method.name,
+        samples.loss,
+        "Choose another method, such as 'crossfit'.",
+    )
     if not settings.method.is_spectral or (loss.is_classification and loss.n_outputs == 1):
         return
     if samples.classes is None:
-        raise ValueError(
-            f"method={name!r} is for classification with two classes. Choose another method, such as "
-            "'crossfit'."
-        )
+        raise ValueError(f"method={name!r} is for classification with two classes. {other}")
     if len(samples.classes) == 2:
         raise ValueError(
             f"method={name!r} needs a loss with one score per sample; {loss.name!r} has "
@@ -263,8 +266,7 @@ def check_method(settings: Settings, samples: Samples) -> None:
         )
     raise ValueError(
         "Only binary classification is supported. The type of the target is multiclass: "
-        f"method={name!r} is for two classes; got {len(samples.classes)}. Choose another method, such as "
-        "'crossfit'."
+        f"method={name!r} is for two classes; got {len(samples.classes)}. {other}"
     )
 
 
@@ -306,43 +308,42 @@ def make_problem(
     )
 
 
-def learns_start(settings: Settings) -> bool:
-    """Whether the start is the mean or the median of the training samples."""
-    return isinstance(settings.start, str) and settings.start in LEARNED
-
-
-def make_start(settings: Settings, X: Any, weights: np.ndarray, n_knots: int) -> np.ndarray:
-    """Starting target on the knots: in the set of the method, of sum 0, mean square 1."""
-    if learns_start(settings):
-        f = learn_target(X, settings.start, sample_weight=weights, missing=settings.missing)
-        return move_start(settings, f, n_knots)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            f = make_target_quantiles(settings.start, X.shape[1])
-        except ValueError as error:
-            raise ValueError(
-                f"init: {error} 'median' and 'mean' of the training samples will do too."
-            ) from error
-    return move_start(settings, f, n_knots, caught)
-
-
-def move_start(
-    settings: Settings, f: np.ndarray, n_knots: int, caught: Sequence[Any] = ()
+def make_start(
+    settings: Settings, n_features: int, n_knots: int, learn: Callable[[str], np.ndarray]
 ) -> np.ndarray:
-    """The target of the method's set next to f, standardised; warnings `caught` hold where that is f."""
-    g, target_set = standardize_start(f, n_knots), settings.method.target_set
+    """Starting target on the knots: in the set of the method, of sum 0, mean square 1.
+
+    Parameters
+    ----------
+    settings : Settings
+    n_features, n_knots : int
+    learn : callable
+        Gives the mean or the median of the training samples, by its name.
+    """
+    target_set, caught = settings.method.target_set, []
+    if isinstance(settings.start, str) and settings.start in LEARNED:
+        f = learn(settings.start)
+    else:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                f = make_target_quantiles(settings.start, n_features)
+            except ValueError as error:
+                raise ValueError(
+                    f"init: {error} 'median' and 'mean' of the training samples will do too."
+                ) from error
+    g = standardize_start(f, n_knots)
     inside = g if target_set is None else find_target_set(target_set).at(0.0).make_feasible(g)
     if np.max(np.abs(inside - g)) > 1e-9:
         g = standardize_start(inside, n_knots)
-        message = (
+        _warn(
             f"init is not one of the targets that method={settings.method.name!r} learns; it was replaced by "
-            "the nearest one."
+            "the nearest one.",
+            stacklevel=5,
         )
-        warnings.warn(message, UserWarning, stacklevel=5)
     else:
         for warning in caught:
-            warnings.warn(warning.message, stacklevel=5)
+            _warn(warning.message, stacklevel=5)
     return g
 
 
@@ -372,24 +373,29 @@ def crossfit_splits(
     if not settings.method.is_crossfit:
         return None
     groups = None if groups is None else np.asarray(groups)
+    has_classes = loss.is_classification
     if isinstance(settings.cv, Integral):
         # Drawn among the used samples, so that the others are as if absent.
         groups = None if groups is None else groups[used]
-        return _random_splits(settings, y[used], groups, loss.is_classification)
-    given = list(check_cv(settings.cv, y, classifier=loss.is_classification).split(y, y, groups))
+        return _random_splits(settings, y[used], groups, has_classes)
     place = np.where(used, np.cumsum(used) - 1, -1)
     splits = []
-    for train, test in given:
+    for train, test in check_cv(settings.cv, y, classifier=has_classes).split(y, y, groups):
         if len(np.intersect1d(train, test)):
             raise ValueError("cv: a split holds out samples that it also trains on.")
-        kept, test = np.zeros(len(y), dtype=bool), place[test]
-        kept[train] = True
-        splits.append((kept[used], test[test >= 0]))
-    if not splits or not any(len(test) for _, test in splits):
+        test = place[test]
+        splits.append((_mask(train, len(y))[used], test[test >= 0]))
+    if not any(len(test) for _, test in splits):
         raise ValueError(
             "cv gave no splits; give an integer, a splitter or a list of (train, test) indices."
         )
     return splits
+
+
+def _mask(rows: np.ndarray, n_samples: int) -> np.ndarray:
+    mask = np.zeros(n_samples, dtype=bool)
+    mask[rows] = True
+    return mask
 
 
 def _random_splits(
@@ -400,14 +406,10 @@ def _random_splits(
     if stratified:
         n_folds = min(n_folds, int(np.unique(y, return_counts=True)[1].min()))
     if n_folds < 2:
-        who = (
-            "the smallest class has" if groups is None else "the smallest class or the groups have"
-        )
-        warnings.warn(
-            f"cannot cross-fit: {who} too few members for 2 folds. The target is learned in-sample "
-            "instead; give more samples, or choose method='joint'.",
-            UserWarning,
-            stacklevel=5,
+        others = "has" if groups is None else "or the groups have"
+        _warn(
+            f"cannot cross-fit: the smallest class {others} too few members for 2 folds. The target is "
+            "learned in-sample instead; give more samples, or choose method='joint'."
         )
         return None
     if groups is None:
@@ -417,14 +419,11 @@ def _random_splits(
     rng = check_random_state(settings.random_state)
     seeds = rng.randint(np.iinfo(np.int32).max, size=settings.n_repeats)
     small = np.min_scalar_type(len(y))  # fifteen lists of samples are long
-    splits: Splits = []
-    for seed in seeds.tolist():
-        splitter = kind(n_folds, shuffle=True, random_state=seed)
-        for train, test in splitter.split(y, y, groups):
-            kept = np.zeros(len(y), dtype=bool)
-            kept[train] = True
-            splits.append((kept, test.astype(small)))
-    return splits
+    return [
+        (_mask(train, len(y)), test.astype(small))
+        for seed in seeds.tolist()
+        for train, test in kind(n_folds, shuffle=True, random_state=seed).split(y, y, groups)
+    ]
 
 
 # -- the fit ----------------------------------------------------------------------------------------
@@ -435,22 +434,20 @@ def fit_samples(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any)
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, sample_weight)
     check_method(settings, samples)
-    names, classes = getattr(estimator, "feature_names_in_", None), samples.classes
-    splits = crossfit_splits(settings, samples.loss, samples.y, groups, samples.used)
-    problem, g = _pose(settings, samples, names)
-    del X, y, samples  # a copy that validation made is not needed any more
-    solve(estimator, settings, problem, g, splits, classes)
-
-
-def _pose(
-    settings: Settings, samples: Samples, feature_names: Any
-) -> tuple[JointProblem, np.ndarray]:
-    """Problem of the samples that count, and its start."""
+    names, loss, classes = (
+        getattr(estimator, "feature_names_in_", None),
+        samples.loss,
+        samples.classes,
+    )
+    splits = crossfit_splits(settings, loss, samples.y, groups, samples.used)
     used = slice(None) if np.all(samples.used) else samples.used
     X, y = samples.X[used], samples.y[used]
     weights = fit_weights(settings, samples.weights, samples.labels)[used]
-    problem = make_problem(settings, rank(settings, X, feature_names), samples.loss, y, weights)
-    return problem, make_start(settings, X, weights, problem.n_knots)
+    problem = make_problem(settings, rank(settings, X, names), loss, y, weights)
+    learn = partial(learn_target, X, operator=problem.operator, sample_weight=weights)
+    g = make_start(settings, X.shape[1], problem.n_knots, learn)
+    del X, learn, samples  # a copy that validation made is not needed any more
+    solve(estimator, settings, problem, g, splits, classes)
 
 
 def solve(
@@ -472,16 +469,11 @@ def solve(
     _warn_about(fit, settings)
     if classes is not None:
         estimator.classes_ = classes
-    estimator.target_knots_ = fit.g
-    estimator.target_quantiles_ = problem.expand(fit.g)
-    estimator.coef_ = fit.w
-    estimator.intercept_ = fit.b
-    estimator.alpha_ = problem.alpha
-    estimator.smoothness_ = problem.smoothness
-    estimator.objective_ = fit.objective
-    estimator.objective_history_ = np.array(fit.history)
-    estimator.n_rounds_ = fit.n_rounds
-    estimator.n_iter_ = fit.n_iter
+    estimator.target_knots_, estimator.target_quantiles_ = fit.g, problem.expand(fit.g)
+    estimator.coef_, estimator.intercept_ = fit.w, fit.b
+    estimator.alpha_, estimator.smoothness_ = problem.alpha, problem.smoothness
+    estimator.objective_, estimator.objective_history_ = fit.objective, np.array(fit.history)
+    estimator.n_rounds_, estimator.n_iter_ = fit.n_rounds, fit.n_iter
 
 
 def _spectral_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -491,47 +483,44 @@ def _spectral_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     g, singular_values = spectral_target(problem)
     first, second = (*singular_values, 0.0)[:2]
     if not first - second >= _UNSTABLE_GAP * first or first == 0:
-        warnings.warn(
+        _warn(
             f"the two largest singular values are {first:.6g} and {second:.6g}: so close that the "
-            "target found by method='svd' is not stable. Use more samples or another method.",
-            UserWarning,
-            stacklevel=5,
+            "target found by method='svd' is not stable. Use more samples or another method."
         )
     return g, singular_values
 
 
 def warn_nothing_to_rank() -> None:
-    """Warn that no training sample has an order, on behalf of the caller of a `fit`."""
-    warnings.warn(
+    """Warn that no training sample has an order."""
+    _warn(
         "no sample has two different values, so there is nothing to rank: the model is its "
-        "intercept alone.",
-        UserWarning,
-        stacklevel=5,
+        "intercept alone."
     )
 
 
 def _warn_about(fit: JointFit, settings: Settings) -> None:
     if fit.collapsed:
-        warnings.warn(
+        _warn(
             "the best target at these penalties is zero; the last one that was not is kept. "
-            "Lower alpha or smoothness.",
-            UserWarning,
-            stacklevel=5,
+            "Lower alpha or smoothness."
         )
     if fit.runaway is not None:
-        warnings.warn(
+        _warn(
             f"the f-step led to a target of root mean square {fit.runaway:.1e}, at which the w-step "
             "fails; that round was not taken. Raise smoothness.",
             ConvergenceWarning,
-            stacklevel=5,
         )
     if fit.unfinished:
-        warnings.warn(
+        _warn(
             f"no convergence: {fit.unfinished[0]} after at most max_iter = {settings.max_iter} "
             "iterations. Raise max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=5,
         )
+
+
+def _warn(message: Any, category: type[Warning] = UserWarning, stacklevel: int = 6) -> None:
+    """Warn on behalf of the caller of a `fit`."""
+    warnings.warn(message, category, stacklevel=stacklevel)
 
 
 # -- using a fitted model ---------------------------------------------------------------------------

@@ -1,32 +1,42 @@
-"""Samples that are ranked once, and fits on any part of them: the folds of selection and comparison."""
+"""Folds of selection and comparison: samples ranked once, fits on any part of them, and the scores of these.
+
+Scores are those of any scikit-learn scorer, of outputs that are known already.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 from threadpoolctl import threadpool_limits
 
-from suquan._scoring import OutputScorer
 from suquan.fitting import (
     Samples,
     Settings,
     crossfit_splits,
+    decision_values,
     fit_weights,
     make_problem,
     make_start,
+    predicted_classes,
     rank,
     warn_nothing_to_rank,
 )
+from suquan.losses import Loss
 from suquan.methods import Method
-from suquan.objective import Splits
+from suquan.objective import JointFit, Splits, fit_grid, intercept_only
 from suquan.ranking import SampleOperator
-from suquan.solvers.alternation import JointFit, fit_grid, intercept_only
-from suquan.solvers.knot_grams import KnotGrams, KnotProblem
+from suquan.solvers.knot_grams import KnotProblem, knot_grams, knot_products
 from suquan.solvers.spectral import spectral_target
+from suquan.targets import learn_target
 
 # Largest size of the blocks of knots; beyond it the features are touched in every round.
 KNOT_GRAMS_BYTES = 1 << 30
@@ -49,13 +59,13 @@ class RankedData(Samples):
     ----------
     operator : SampleOperator
     groups : ndarray of shape (n_samples,) or None
-    grams : KnotGrams or None
-        Blocks of knots of all samples.
+    grams : ndarray of shape (n_samples, n_samples, n_knots, n_knots) or None
+        Blocks of knots of all pairs of samples.
     """
 
     operator: SampleOperator
     groups: np.ndarray | None = None
-    grams: KnotGrams | None = None
+    grams: np.ndarray | None = None
 
     @classmethod
     def of(cls, settings: Settings, samples: Samples, groups: Any = None) -> RankedData:
@@ -64,11 +74,7 @@ class RankedData(Samples):
         return cls(**vars(samples), operator=rank(settings, samples.X), groups=groups)
 
     def with_knot_grams(
-        self,
-        settings: Settings,
-        candidates: Sequence[Candidate],
-        n_folds: int,
-        n_jobs: int | None,
+        self, settings: Settings, candidates: Sequence[Candidate], n_folds: int, n_jobs: int | None
     ) -> RankedData:
         """The same data with the blocks of knots of all samples, where they pay for that many fits.
 
@@ -76,21 +82,16 @@ class RankedData(Samples):
         features as samples, few knots, and values without long ties.
         """
         n_samples, n_features = self.operator.n_samples, self.operator.n_features
-        n_knots = settings.n_knots
+        n_knots = n_features if settings.n_knots is None else settings.n_knots
         n_rounds = n_folds * sum(candidate.max_rounds for candidate in candidates)
-        if (
-            n_knots is None
-            or n_knots >= n_features
-            or n_samples > n_features
-            or settings.l1_ratio > 0
-            or n_rounds < n_samples
-        ):
+        pays = n_knots < n_features and n_samples <= min(n_features, n_rounds)
+        if not pays or settings.l1_ratio > 0:
             return self
         problem = make_problem(settings, self.operator, self.loss, self.y, self.weights)
         dtype = np.dtype(problem.dtype)
         if dtype.itemsize * (n_samples * n_knots) ** 2 > KNOT_GRAMS_BYTES:
             return self
-        grams = KnotGrams.of(self.operator, n_knots, dtype=dtype, n_jobs=n_jobs)
+        grams = knot_grams(self.operator, n_knots, dtype=dtype, n_jobs=n_jobs)
         return replace(self, grams=grams)
 
     def weights_in(self, settings: Settings, train: np.ndarray) -> np.ndarray:
@@ -113,7 +114,7 @@ class RankedData(Samples):
             y=self.y[train],
             weights=self.weights_in(settings, train),
             groups=None if self.groups is None else self.groups[train],
-            grams=None if self.grams is None else self.grams.take(train, train),
+            grams=None if self.grams is None else self.grams[np.ix_(train, train)],
         )
         if part.operator.is_constant:
             warn_nothing_to_rank()
@@ -131,8 +132,9 @@ class RankedData(Samples):
         """Fits of one method to all samples here, whose values are X."""
         problem = make_problem(settings, self.operator, self.loss, self.y, self.weights)
         if self.grams is not None:
-            problem = KnotProblem.of(problem, self.grams)
-        g = make_start(settings, X, self.weights, problem.n_knots)
+            problem = KnotProblem(**vars(problem), grams=self.grams)
+        learn = partial(learn_target, X, operator=self.operator, sample_weight=self.weights)
+        g = make_start(settings, X.shape[1], problem.n_knots, learn)
         if self.operator.is_constant:
             fits = [
                 intercept_only(replace(problem, smoothness=at.smoothness), g) for at in candidates
@@ -162,13 +164,12 @@ class RankedData(Samples):
         self, fits: Sequence[tuple[np.ndarray, JointFit]], train: np.ndarray, test: np.ndarray
     ) -> list[np.ndarray]:
         """Outputs of fits to the samples `train` for the samples `test`, each (n_test, n_outputs)."""
-        held_out, cross = self.operator.take(test), None
-        if self.grams is not None:
-            cross = self.grams.take(test, train[self.used[train]])
+        held_out, own = self.operator.take(test), train[self.used[train]]
+        cross = None if self.grams is None else self.grams[np.ix_(test, own)]
         return [
             held_out.scores(fit.w, f) + fit.b
             if cross is None or fit.dual is None
-            else cross.outputs(fit)
+            else knot_products(cross, fit.g)[1] @ fit.dual.T + fit.b
             for f, fit in fits
         ]
 
@@ -189,26 +190,120 @@ def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: st
         (rows[train], rows[test])
         for train, test in splitter.split(np.zeros(len(rows)), labels, groups)
     ]
-    _check_folds(splits, data, name)
-    return splits
-
-
-def _check_folds(splits: Splits, data: RankedData, name: str) -> None:
-    """Raise a ValueError that names the first split without all classes on both sides."""
     if not splits:
         raise ValueError(f"{name} gave no splits; give an integer, a splitter or a list of splits.")
-    if data.classes is None:
-        return
-    for number, (train, test) in enumerate(splits):
-        for rows, side in ((train[data.used[train]], "training"), (test, "test")):
-            missing = np.setdiff1d(data.classes, data.labels[rows])
+    classes: Any = data.classes
+    for number, (train, test) in enumerate(splits if has_classes else ()):
+        for side, part in (("training", train[data.used[train]]), ("test", test)):
+            missing = np.setdiff1d(classes, data.labels[part])
             if missing.size:
                 raise ValueError(
                     f"split {number} of {name} has no {side} sample of class {missing.tolist()[0]!r}; use "
                     "fewer folds, stratified ones, or other groups."
                 )
+    return splits
 
 
 def test_share(splits: Splits) -> float:
     """Mean of n_test / n_train over the folds."""
     return float(np.mean([len(test) / len(train) for train, test in splits]))
+
+
+# -- scores ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OutputScorer:
+    """Scores outputs u of shape (n_samples, n_outputs) that are known already.
+
+    scikit-learn's scorers ask an estimator and check every argument, a millisecond each time; a comparison
+    scores tens of thousands of models. So "roc_auc" of two classes is computed here, for all models at once.
+    """
+
+    scorer: Any
+    scoring: Any
+    loss: Loss
+    classes: np.ndarray | None
+
+    @classmethod
+    def of(cls, estimator: Any, scoring: Any, samples: Samples) -> OutputScorer:
+        """Scorer of this name or function; a ValueError where it cannot score the samples' task at all."""
+        scorer = check_scoring(estimator, scoring=scoring)
+        made = cls(scorer, scoring, samples.loss, samples.classes)
+        made._try(samples)
+        return made
+
+    def __call__(self, outputs: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
+        """Scores of several models on the same samples, (n_models,)."""
+        classes = self.classes
+        if classes is not None and len(classes) == 2 and self.scoring == "roc_auc":
+            u = np.stack([decision_values(u, classes) for u in outputs])
+            return roc_auc(u, labels == classes[1])
+        return np.array([self._of_output(u, labels) for u in outputs])
+
+    def of_model(self, model: Any, X: np.ndarray, labels: np.ndarray) -> float:
+        """Score of any fitted estimator."""
+        return float(self.scorer(model, X, labels))
+
+    def _of_output(self, u: np.ndarray, labels: np.ndarray) -> float:
+        kind = _KnownRegressor if self.classes is None else _KnownClassifier
+        known = kind(u, self.loss, self.classes)
+        return self.of_model(known, np.zeros((len(labels), 1)), labels)
+
+    def _try(self, samples: Samples) -> None:
+        task, known = "regression", samples.used
+        if self.classes is not None:
+            task = f"classification with {len(self.classes)} classes"
+            known = np.isin(samples.labels, self.classes)
+        labels = samples.labels[known]
+        constant = self.loss.best_constant(samples.y[known], np.ones(len(labels)))
+        u = np.broadcast_to(constant, (len(labels), self.loss.n_outputs))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._of_output(u, labels)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"scoring={self.scoring!r} does not fit {task}: {error}") from error
+
+
+def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
+    """Areas under the ROC curves of the rows of u, (n_models, n_samples).
+
+    AUC = (mean rank of the positive samples − (n₊ + 1)/2) / n₋, ranks from 1, equal values sharing theirs.
+    """
+    n_positive = np.count_nonzero(is_positive)
+    ranks = rankdata(u, axis=1)[:, is_positive].mean(axis=1)
+    return (ranks - (n_positive + 1) / 2) / (len(is_positive) - n_positive)
+
+
+class _Known(BaseEstimator):
+    """Estimator whose outputs on the next samples are known, for scorers that ask an estimator."""
+
+    def __init__(self, u: np.ndarray, loss: Loss, classes: Any = None) -> None:
+        self.u, self.loss, self.classes = u, loss, classes
+        self.classes_ = classes
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Classes or values."""
+        if self.classes is None:
+            return self.loss.mean(self.u)
+        return predicted_classes(self.u, self.classes)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class _KnownRegressor(RegressorMixin, _Known):
+    """Known values."""
+
+
+class _KnownClassifier(ClassifierMixin, _Known):
+    """Known scores and probabilities of classes."""
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores."""
+        return decision_values(self.u, self.classes_)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities that follow from them."""
+        return self.loss.mean(self.u)

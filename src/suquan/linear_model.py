@@ -15,12 +15,13 @@ from sklearn.base import (
     OneToOneFeatureMixin,
     RegressorMixin,
     TransformerMixin,
+    is_classifier,
 )
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from suquan import methods
-from suquan._compat import validate_data
 from suquan._dask._common import as_numpy, is_dask_array
 from suquan.fitting import (
     CHECKS,
@@ -31,8 +32,8 @@ from suquan.fitting import (
     predicted_classes,
     standardize_start,
 )
-from suquan.losses import Loss
-from suquan.ranking import SampleOperator
+from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
+from suquan.ranking import SampleOperator, check_choice, normalize, validate_data
 
 __all__ = ["METHODS", "SuquanClassifier", "SuquanRegressor", "standardize_start"]
 
@@ -47,15 +48,20 @@ def keep_parameters(estimator: Any, parameters: dict[str, Any]) -> None:
 
 
 class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Normalisation to a learned target: what all estimators that learn one share."""
+    """Normalisation to a target: what all estimators share."""
 
     method: Any
     ties: str
     missing: str
     target_quantiles_: np.ndarray
+    _needs_labels = True
+
+    @property
+    def _n_threads(self) -> int | None:
+        return None
 
     def transform(self, X: Any) -> np.ndarray:
-        """Normalise samples with the learned target.
+        """Normalise samples to the target.
 
         Parameters
         ----------
@@ -67,10 +73,11 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             NaN stays NaN. A Dask array gives a lazy one, as for predictions.
         """
         if is_dask_array(X):
-            return self._lazily("transform", X, X.shape[1], _float_dtype(X.dtype))
+            from suquan._dask.preprocessing import transform_blocks
+
+            return transform_blocks(self, X)
         X = self._validate(X)
-        dtype = _float_dtype(X.dtype)
-        return self._rank(X).apply(self.target_quantiles_, dtype=dtype, gap=np.nan)
+        return normalize(self._rank(X), self.target_quantiles_, X.dtype)
 
     def _lazily(self, method: str, X: Any, n_columns: int | None, dtype: Any) -> Any:
         """Dask array of the results of `method` for the blocks of a Dask array."""
@@ -78,19 +85,20 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         return lazily(self, method, X, n_columns, dtype)
 
-    def _validate(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, **CHECKS)
+    def _validate(self, X: Any, *, reset: bool = False) -> np.ndarray:
+        if not reset:
+            check_is_fitted(self)
+        return validate_data(self, X, reset=reset, **CHECKS)
 
     def _rank(self, X: np.ndarray) -> SampleOperator:
         names = getattr(self, "feature_names_in_", None)
         return SampleOperator.from_samples(
-            X, ties=self.ties, missing=self.missing, feature_names=names
+            X, ties=self.ties, missing=self.missing, n_jobs=self._n_threads, feature_names=names
         )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
+        tags.target_tags.required = self._needs_labels
         tags.input_tags.allow_nan = self.missing == "ignore"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -135,6 +143,23 @@ class _SuquanBase(TargetTransformer):
         """Scores w_k·T_i f + b_k, of shape (n_samples, n_outputs)."""
         operator = self._rank(self._validate(X))
         return operator.scores(self.coef_, self.target_quantiles_) + self.intercept_
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the samples whose class is predicted; in regression R² of the predicted values.
+
+        Parameters
+        ----------
+        X : array-like or dask array of shape (n_samples, n_features)
+        y : array-like or dask array of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+        """
+        metric = accuracy_score if is_classifier(self) else r2_score
+        predicted = as_numpy(self.predict(X))
+        return metric(as_numpy(y), predicted, sample_weight=as_numpy(sample_weight))
 
     @property
     def _fitted_loss(self) -> Loss:
@@ -277,6 +302,8 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
     ) -> None:
         keep_parameters(self, locals())
 
+    score = _SuquanBase.score  # not the one of scikit-learn, which takes no Dask array
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of samples.
 
@@ -326,22 +353,6 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
             check_is_fitted(self)
             return self._lazily("predict_proba", X, len(self.classes_), np.float64)
         return self._fitted_loss.mean(self._scores(X))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the samples whose class is predicted.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-        y : array-like or dask array of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        float
-        """
-        y, sample_weight = as_numpy(y), as_numpy(sample_weight)
-        return accuracy_score(y, as_numpy(self.predict(X)), sample_weight=sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -420,6 +431,8 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
     ) -> None:
         keep_parameters(self, locals())
 
+    score = _SuquanBase.score
+
     def predict(self, X: Any) -> np.ndarray:
         """Predicted value of each sample: the mean of y under the model of the loss.
 
@@ -435,23 +448,111 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
             return self._lazily("predict", X, None, np.float64)
         return self._fitted_loss.mean(self._scores(X))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the predicted values, for every loss.
+
+class SupervisedQuantileNormalizer(TargetTransformer):
+    """Quantile normalisation to a target learned from labels, to put before any other model.
+
+    Learns f with :class:`SuquanClassifier` or :class:`SuquanRegressor`, scales it to mean square 1, and
+    normalises samples to it. The linear model that f was learned with is thrown away.
+
+    Parameters
+    ----------
+    method : {"svd", "f0", "bnd", "spav", "joint", "crossfit", "fixed"} or object, default="crossfit"
+        How f is learned; see :class:`SuquanClassifier`.
+    loss : {"auto", "logistic", "softmax", "squared", "huber", "poisson"} or Loss, default="auto"
+        As in :class:`SuquanClassifier` for class labels, as in :class:`SuquanRegressor` for values; "auto"
+        chooses by the type of y.
+    alpha, smoothness, l1_ratio, init, max_rounds, n_knots, cv, n_repeats, ties, missing
+        As in :class:`SuquanClassifier`.
+    fit_intercept, tol, max_iter, random_state, verbose
+        As in :class:`SuquanClassifier`.
+    huber_delta : float, default=1.35
+        As in :class:`SuquanRegressor`.
+
+    Attributes
+    ----------
+    target_quantiles_ : ndarray of shape (n_features,)
+        The target f, of mean square 1.
+    estimator_ : SuquanClassifier or SuquanRegressor
+        The model that f was learned with.
+    n_iter_ : int
+        Inner iterations of its fit.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Only where the training samples have feature names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from suquan import SupervisedQuantileNormalizer
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 20))
+    >>> y = X[:, 0] > 0
+    >>> model = make_pipeline(SupervisedQuantileNormalizer(random_state=0), KNeighborsClassifier())
+    >>> model.fit(np.exp(X), y).predict(np.exp(X)).shape
+    (100,)
+    """
+
+    def __init__(
+        self,
+        method: Any = "crossfit",
+        *,
+        loss: Any = "auto",
+        alpha: float | None = None,
+        smoothness: float | None = None,
+        l1_ratio: float = 0.0,
+        init: Any = "uniform",
+        max_rounds: int | None = None,
+        n_knots: int | None = None,
+        cv: Any = 5,
+        n_repeats: int = 3,
+        ties: str = "average",
+        missing: str = "error",
+        fit_intercept: bool = True,
+        huber_delta: float = 1.35,
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        keep_parameters(self, locals())
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> SupervisedQuantileNormalizer:
+        """Learn the target.
 
         Parameters
         ----------
         X : array-like or dask array of shape (n_samples, n_features)
         y : array-like or dask array of shape (n_samples,)
+            Class labels or values.
         sample_weight : array-like of shape (n_samples,), default=None
+            Weight 2 counts as a repeated row, weight 0 as none.
+        groups : array-like of shape (n_samples,), default=None
+            Samples of one group stay together in the folds of "crossfit".
 
         Returns
         -------
-        float
+        self
         """
-        y, sample_weight = as_numpy(y), as_numpy(sample_weight)
-        return r2_score(y, as_numpy(self.predict(X)), sample_weight=sample_weight)
-
-
-def _float_dtype(dtype: np.dtype) -> np.dtype:
-    """Type of normalised samples, as scikit-learn's validation chooses it."""
-    return np.dtype(np.float32 if dtype == np.float32 else np.float64)
+        forget(self)
+        y, parameters = as_numpy(y), self.get_params(deep=False)
+        loss = parameters["loss"]
+        if isinstance(loss, str):
+            check_choice("loss", loss, (*CLASSIFICATION_LOSSES, *REGRESSION_LOSSES))
+        if loss == "auto" and type_of_target(y, input_name="y").startswith("continuous"):
+            parameters["loss"] = loss = "squared"
+        model: Any = SuquanRegressor
+        if make_loss(loss).is_classification:
+            model = SuquanClassifier
+            del parameters["huber_delta"]
+        self.estimator_ = model(**parameters).fit(X, y, sample_weight=sample_weight, groups=groups)
+        f = self.estimator_.target_quantiles_
+        self.target_quantiles_ = f / np.sqrt(np.mean(f**2))
+        for name in ("n_iter_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self

@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import expit, log_softmax, logit, softmax, xlog1py, xlogy
 
 Array = NDArray[Any]
@@ -191,8 +192,7 @@ class _OfClasses:
     """What losses of class labels share."""
 
     is_classification = True
-    is_quadratic = False
-    couples_samples = False
+    is_quadratic = couples_samples = False
 
     def smoothness_unit(self, y, s):
         """One: the loss has no unit."""
@@ -217,32 +217,22 @@ class Logistic(_OfClasses):
 
     def value(self, y, u, s):
         """Σ s [max(−y u, 0) + log(1 + exp(−|u|))]."""
-        value = _exp_minus_abs(u)
-        np.log1p(value, out=value)
-        value += np.maximum(-y * u, 0.0)
-        return float(s @ value)
+        return float(s @ (np.log1p(_exp_minus_abs(u)) + np.maximum(-y * u, 0.0)))
 
     def gradient(self, y, u, s):
         """−s y / (1 + exp(y u))."""
-        margin = np.multiply(y, u, dtype=np.float64)
         with np.errstate(over="ignore"):  # 1/∞ is the right limit
-            gradient = np.exp(margin, out=margin)
-        gradient += 1.0
-        return np.divide(-y * s, gradient, out=gradient)
+            return -y * s / (1.0 + np.exp(np.multiply(y, u, dtype=np.float64)))
 
     def hessian(self, y, u, s):
         """s e / (1 + e)² with e = exp(−|u|), on the diagonal."""
-        curvature = _exp_minus_abs(u)
-        squared = curvature + 1.0
-        squared *= squared
-        curvature /= squared
-        curvature *= s
-        return DiagonalCurvature(curvature)
+        e = _exp_minus_abs(u)
+        return DiagonalCurvature(s * (e / (1.0 + e) ** 2))
 
     def conjugate(self, y, a, s):
         """Σ s [q log q + (1 − q) log(1 − q)] with q = −y a / s in [0, 1]."""
         q = _share(-y * a, s)
-        if _is_outside(q, 1.0):
+        if _is_outside(q):
             return np.inf
         q = np.clip(q, 0.0, 1.0)
         return float(s @ (xlogy(q, q) + xlog1py(1.0 - q, -q)))
@@ -303,7 +293,7 @@ class Softmax(_OfClasses):
         """Σ s Σ_k q_k log q_k with q = a / s + e_y on the simplex."""
         q = self._dual_probabilities(y, a, s)
         q = q[s > 0.0]
-        if _is_outside(q, 1.0) or np.any(np.abs(q.sum(axis=1) - 1.0) > _ROUNDING):
+        if _is_outside(q) or np.any(np.abs(q.sum(axis=1) - 1.0) > _ROUNDING):
             return np.inf
         q = np.clip(q, 0.0, 1.0)
         return float(s[s > 0.0] @ xlogy(q, q).sum(axis=1))
@@ -341,10 +331,8 @@ def _codes(labels: Array, classes: Array) -> Array:
 
 
 def _exp_minus_abs(u: Array) -> Array:
-    """exp(−|u|), which never overflows, in a new array."""
-    out = np.abs(u, dtype=np.float64)
-    np.negative(out, out=out)
-    return np.exp(out, out=out)
+    """exp(−|u|), which never overflows."""
+    return np.exp(-np.abs(u, dtype=np.float64))
 
 
 # -- values -----------------------------------------------------------------------------------------
@@ -353,10 +341,8 @@ def _exp_minus_abs(u: Array) -> Array:
 class _OfValues:
     """What losses of values share: one score per sample, which is the prediction unless there is a link."""
 
-    is_classification = False
     n_outputs = 1
-    is_quadratic = False
-    couples_samples = False
+    is_classification = is_quadratic = couples_samples = False
 
     def encode(self, labels, used):
         """Labels as floats."""
@@ -405,12 +391,13 @@ class Squared(_OfValues):
 
 
 @dataclass(frozen=True)
-class Huber(_OfValues):
+class Huber(Squared):
     """(y − u)² where |y − u| ≤ delta, and 2 delta |y − u| − delta² beyond: residuals count as at most delta."""
 
     delta: float = 1.35
 
     name = "huber"
+    is_quadratic = False
 
     def value(self, y, u, s):
         """Σ s m (2 |r| − m) with r = y − u, m = min(|r|, delta)."""
@@ -427,28 +414,18 @@ class Huber(_OfValues):
         return DiagonalCurvature(2.0 * s * (np.abs(u - y) <= self.delta))
 
     def conjugate(self, y, a, s):
-        """Σ a y + a² / (4 s) where |a| ≤ 2 s delta."""
-        v = _share(a, s)
-        if np.any(np.abs(v) > 2.0 * self.delta * (1.0 + _ROUNDING)):
+        """That of the squared loss where |a| ≤ 2 s delta."""
+        if np.any(np.abs(_share(a, s)) > 2.0 * self.delta * (1.0 + _ROUNDING)):
             return np.inf
-        return float(a @ y + 0.25 * (a @ v))
-
-    def scores_of_dual(self, y, a, s):
-        """y + a / (2 s)."""
-        return y + 0.5 * _share(a, s)
+        return super().conjugate(y, a, s)
 
     def best_constant(self, y, s):
-        """Root of Σ s clip(b − y): bisection from the quantiles, which enclose it."""
+        """Root of Σ s clip(b − y), between the smallest and the largest y."""
         low, high = float(np.min(y)), float(np.max(y))
-        for _ in range(200):
-            middle = 0.5 * (low + high)
-            if not low < middle < high:
-                break
-            if self.gradient(y, middle, s).sum() > 0.0:
-                high = middle
-            else:
-                low = middle
-        return np.array([0.5 * (low + high)])
+        if low == high:
+            return np.array([low])
+        tiny = np.finfo(float).tiny
+        return np.array([brentq(lambda b: self.gradient(y, b, s).sum(), low, high, xtol=tiny)])
 
 
 @dataclass(frozen=True)
@@ -506,9 +483,9 @@ def _share(a: Array, s: Array) -> Array:
     return np.divide(a, s, out=np.zeros(np.shape(a)), where=s > 0.0)
 
 
-def _is_outside(q: Array, high: float) -> bool:
-    """Whether some q lies outside [0, high] by more than rounding."""
-    return bool(np.any(q < -_ROUNDING) or np.any(q > high + _ROUNDING))
+def _is_outside(q: Array) -> bool:
+    """Whether some q lies outside [0, 1] by more than rounding."""
+    return bool(np.any(q < -_ROUNDING) or np.any(q > 1.0 + _ROUNDING))
 
 
 # -- by name ----------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Choosing the method and the strengths of its penalties by cross-validation.
 
 Samples are ranked once for all folds. On each training set every method shares its first w-step over all alphas
-(:func:`suquan.solvers.alternation.fit_grid`), f always starts from `init`, and folds run side by side with one
+(:func:`suquan.objective.fit_grid`), f always starts from `init`, and folds run side by side with one
 BLAS thread each, so that the numbers are the same for any `n_jobs`. :func:`suquan.compare` uses the same parts.
 """
 
@@ -17,9 +17,8 @@ from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
 from suquan._dask._common import is_dask_array
-from suquan._scoring import OutputScorer
 from suquan.fitting import Settings, check_method, encode, forget
-from suquan.folds import Candidate, RankedData, make_splits, test_share
+from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
 from suquan.methods import resolve_method
 from suquan.ranking import check_choice
@@ -35,25 +34,24 @@ SELECTIONS = ("smoothed", "best", "one_se")
 
 def alpha_grid(alphas: Any, n_features: int) -> np.ndarray:
     """Increasing strengths: `alphas` values spread over 10⁻⁶ p … 10⁻¹ p, or the given ones."""
-    if isinstance(alphas, Integral) and not isinstance(alphas, bool):
-        if alphas < 1:
-            raise ValueError(f"alphas must be at least 1 value; got {alphas}.")
-        return np.geomspace(*ALPHA_RANGE, int(alphas)) * n_features
-    return _given_grid("alphas", alphas, positive=True)
+    n_values, given = _grid("alphas", alphas, "positive")
+    return np.geomspace(*ALPHA_RANGE, n_values) * n_features if n_values else given
 
 
 def smoothness_grid(smoothnesses: Any, n_features: int, unit: float = 1.0) -> np.ndarray:
     """Increasing strengths: 0 and values spread over 10⁻⁵ p … 10⁻² p, or the given ones."""
-    if isinstance(smoothnesses, Integral) and not isinstance(smoothnesses, bool):
-        if smoothnesses < 1:
-            raise ValueError(f"smoothnesses must be at least 1 value; got {smoothnesses}.")
-        spread = np.geomspace(*SMOOTHNESS_RANGE, int(smoothnesses) - 1)
-        return np.r_[0.0, spread * n_features * unit]
-    return _given_grid("smoothnesses", smoothnesses, positive=False)
+    n_values, given = _grid("smoothnesses", smoothnesses, "non-negative")
+    if not n_values:
+        return given
+    return np.r_[0.0, np.geomspace(*SMOOTHNESS_RANGE, n_values - 1) * n_features * unit]
 
 
-def _given_grid(name: str, values: Any, *, positive: bool) -> np.ndarray:
-    wanted = "positive" if positive else "non-negative"
+def _grid(name: str, values: Any, wanted: str) -> tuple[int, np.ndarray]:
+    """Number of strengths to spread, and no strengths; or 0 and the given ones, sorted."""
+    if isinstance(values, Integral) and not isinstance(values, bool):
+        if values < 1:
+            raise ValueError(f"{name} must be at least 1 value; got {values}.")
+        return int(values), np.empty(0)
     try:
         grid = np.unique(np.asarray(values, dtype=np.float64))
     except (TypeError, ValueError) as error:
@@ -62,9 +60,9 @@ def _given_grid(name: str, values: Any, *, positive: bool) -> np.ndarray:
         ) from error
     if grid.size == 0 or not np.all(np.isfinite(grid)):
         raise ValueError(f"{name} must hold finite numbers; got {values!r}.")
-    if grid[0] < 0 or (positive and grid[0] == 0):
+    if grid[0] < 0 or (wanted == "positive" and grid[0] == 0):
         raise ValueError(f"{name} must be {wanted}; got {grid[0]:g}.")
-    return grid
+    return 0, grid
 
 
 def make_candidates(
@@ -177,10 +175,17 @@ class _SelectionMixin:
                 "crossfit_cv splits every training set, so that it must be an integer or a splitter; "
                 f"got {self.crossfit_cv!r}."
             )
-        seed = self._seed()
+        seed = self.random_state  # one for all folds: the given one, or one that is drawn once
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
         own = self.get_params(deep=False)
         shared = {name: own[name] for name in self._base._get_param_names() if name in own}
-        shared |= {"cv": self.crossfit_cv, "random_state": seed, "verbose": 0, "max_rounds": None}
+        shared |= {
+            "cv": self.crossfit_cv,
+            "random_state": int(seed),
+            "verbose": 0,
+            "max_rounds": None,
+        }
         shared["method"] = next(iter(given.values()))
         settings = Settings.of(self._base(**shared))
         samples = encode(self, settings, X, y, sample_weight)
@@ -195,7 +200,7 @@ class _SelectionMixin:
             smoothness_grid(self.smoothnesses, self.n_features_in_, unit),
             self.max_rounds,
         )
-        splits = make_splits(self.cv, data, everyone, seed, "cv")
+        splits = make_splits(self.cv, data, everyone, int(seed), "cv")
         data = data.with_knot_grams(settings, candidates, len(splits), self.n_jobs)
         scorer = OutputScorer.of(self, self._scoring(data.classes), data)
         scores = np.column_stack(
@@ -204,11 +209,10 @@ class _SelectionMixin:
                 for train, test in splits
             )
         )
-        best = choose(candidates, scores, self.selection, test_share(splits))
+        self.best_index_ = choose(candidates, scores, self.selection, test_share(splits))
         self.cv_results_ = make_cv_results(candidates, scores)
-        self.best_index_ = best
-        self.best_score_ = float(scores[best].mean())
-        chosen = candidates[best]
+        self.best_score_ = float(scores[self.best_index_].mean())
+        chosen = candidates[self.best_index_]
         shared |= {
             "method": given[chosen.method.name],
             "alpha": chosen.alpha,
@@ -216,8 +220,7 @@ class _SelectionMixin:
             "max_rounds": chosen.max_rounds or None,
         }
         model = self._base(**shared).fit(X, y, sample_weight=sample_weight, groups=groups)
-        self.best_estimator_ = model
-        self.method_ = chosen.method.name
+        self.best_estimator_, self.method_ = model, chosen.method.name
         vars(self).update({name: v for name, v in vars(model).items() if name.endswith("_")})
         # The strengths asked for: a method without smoothness was chosen at 0.
         self.alpha_, self.smoothness_ = chosen.alpha, chosen.smoothness
@@ -231,17 +234,9 @@ class _SelectionMixin:
             raise ValueError(f"method names each method once; got {given}.")
         return methods
 
-    def _seed(self: Any) -> int:
-        """The seed of all folds: the given one, or one that is drawn once."""
-        if isinstance(self.random_state, Integral):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
     def _scoring(self: Any, classes: np.ndarray | None) -> Any:
-        if self.scoring is not None:
-            return self.scoring
-        if classes is None:
-            return "r2"
+        if self.scoring is not None or classes is None:
+            return self.scoring or "r2"
         return "roc_auc" if len(classes) == 2 else "roc_auc_ovr"
 
 

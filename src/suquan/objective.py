@@ -1,19 +1,21 @@
-"""The joint problem in (w, b, f), its two designs and its folds.
+"""The joint problem in (w, b, f), and the rounds of w-step and f-step that solve it.
 
     J(w, b, f) = Σ_i s_i ℓ(y_i, w·T_i f + b) + alpha·Ω(w) + smoothness·Σ_j (f[j+1] − f[j])²
 
 with weights s of sum 1 and Ω(w) = (1 − l1_ratio)·‖w‖² + l1_ratio·‖w‖₁. With knots, f = B g reads the node
 values g, and the last term is smoothness·(K/p)·Σ_k (g[k+1] − g[k])². Without, g is f.
 
-:mod:`suquan.fitting` makes problems of ranked samples. The rounds of :mod:`suquan.solvers.alternation` ask
-them for what :class:`Problem` lists; problems through blocks of knots and on Dask answer in their own way.
+:mod:`suquan.fitting` makes a :class:`JointProblem` of ranked samples and calls :func:`fit_method` for one
+setting, :mod:`suquan.folds` :func:`fit_grid` for all settings of a method on one training set; a
+:class:`JointFit` goes out. Blocks of knots and blocks on Dask have subclasses that answer in their own way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -21,109 +23,19 @@ from suquan.losses import Loss
 from suquan.ranking import SampleOperator
 from suquan.solvers.elastic_net import solve_elastic_net
 from suquan.solvers.linear import LinearFit, RidgeDesign
+from suquan.solvers.target import TargetFit, solve_target
 from suquan.targets import knot_positions, read_at_grid
 
 # Up to this many entries designs are kept in float64; larger ones in float32, to save memory and time.
 FLOAT64_ENTRIES = 1 << 16
-
-
 # Relative accuracy of the w-step, which is cheap; the f-step's is the user's.
 W_TOL = 1e-10
-
+# Mean square below which a target counts as collapsed to 0.
+_DEGENERATE = 1e-8
+# Two evaluations of J through the designs of the two steps may differ by their rounding.
+_ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 # Training and test samples of folds: training samples by a mask or by their numbers, test samples by numbers.
 Splits = list[tuple[np.ndarray, np.ndarray]]
-
-
-class Design(Protocol):
-    """Normalised samples on which the w-step is solved; parameters as for :class:`RidgeDesign`."""
-
-    def solve(
-        self,
-        loss: Loss,
-        y: Any,
-        s: Any,
-        alpha: float,
-        *,
-        tol: float,
-        max_iter: int,
-        start: Any = None,
-    ) -> LinearFit:
-        """One fit."""
-
-    def solve_many(
-        self, loss: Loss, y: Any, S: Any, alpha: float, *, tol: float, max_iter: int
-    ) -> list[LinearFit]:
-        """Fits that differ by their weights, the rows of S."""
-
-    def solve_path(
-        self, loss: Loss, y: Any, s: Any, alphas: Sequence[float], *, tol: float, max_iter: int
-    ) -> list[LinearFit]:
-        """Fits at several alphas, in their order."""
-
-
-class Problem(Protocol):
-    """What the rounds ask of a joint problem; :class:`JointProblem` says more about each."""
-
-    @property
-    def operator(self) -> Any:
-        """The maps T_i."""
-
-    @property
-    def loss(self) -> Loss:
-        """Loss of the scores."""
-
-    @property
-    def y(self) -> np.ndarray:
-        """Labels as the loss wants them, of shape (n_samples,)."""
-
-    @property
-    def s(self) -> np.ndarray:
-        """Weights of sum 1, of shape (n_samples,)."""
-
-    @property
-    def alpha(self) -> float:
-        """Strength of the penalty on w."""
-
-    @property
-    def l1_ratio(self) -> float:
-        """Share of the l1 norm in it."""
-
-    @property
-    def n_knots(self) -> int:
-        """Number of node values."""
-
-    @property
-    def fit_intercept(self) -> bool:
-        """Whether b is fitted."""
-
-    @property
-    def dtype(self) -> type:
-        """Type of the designs."""
-
-    @property
-    def node_smoothness(self) -> float:
-        """Weight of Σ_k (g[k+1] − g[k])²."""
-
-    def expand(self, g: np.ndarray) -> np.ndarray:
-        """Target f = B g, one value per feature."""
-
-    def w_design(self, g: np.ndarray) -> Design:
-        """Samples normalised to g."""
-
-    def coefficients(self, fit: Any, g: np.ndarray) -> Any:
-        """Coefficients of a fit at the target g, as :meth:`f_design` and :meth:`penalty` take them."""
-
-    def f_design(self, w: Any, samples: np.ndarray | None = None, out: Any = None) -> Any:
-        """Rows of the f-step, of all samples or of the chosen ones, written to `out` where it is given."""
-
-    def penalty(self, w: Any) -> float:
-        """alpha·Ω(w)."""
-
-    def roughness(self, g: np.ndarray) -> float:
-        """smoothness·(K/p)·Σ_k (g[k+1] − g[k])²."""
-
-    def fold_models(self, splits: Splits) -> FoldModels:
-        """Models that each leave out the test samples of a split."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +82,7 @@ class JointProblem:
         """Target f = B g, one value per feature."""
         return read_at_grid(g, self.operator.n_features)
 
-    def w_design(self, g: np.ndarray) -> Design:
+    def w_design(self, g: np.ndarray) -> Any:
         """Rows T_i f, of shape (n_samples, n_features), on which the w-step is solved."""
         A = self.operator.apply(self.expand(g), dtype=self.dtype)
         return make_design(A, self.l1_ratio, self.fit_intercept)
@@ -248,7 +160,7 @@ class ElasticNetDesign:
         return [self.solve(loss, y, s, alpha, tol=tol, max_iter=max_iter) for alpha in alphas]
 
 
-def make_design(A: np.ndarray, l1_ratio: float, fit_intercept: bool) -> Design:
+def make_design(A: np.ndarray, l1_ratio: float, fit_intercept: bool) -> Any:
     """Normalised samples A of shape (n_samples, n_features), ready for w-steps with this penalty."""
     if l1_ratio > 0.0:
         return ElasticNetDesign(A, l1_ratio, fit_intercept)
@@ -278,24 +190,24 @@ class FoldModels:
     def weights(self) -> np.ndarray:
         """Weights of the samples in each model, of shape (n_folds, n_samples), each of sum 1."""
         S = np.zeros((len(self.splits), len(self.s)))
-        for weights, (train, _) in zip(S, self.splits, strict=True):
-            weights[train] = self.s[train]
-        return S / S.sum(axis=1, keepdims=True)
+        for row, (train, _) in zip(S, self.splits, strict=True):
+            row[train] = self.s[train] / self.s[train].sum()
+        return S
 
-    def fit(self, problem: Problem, design: Any, max_iter: int) -> list[LinearFit]:
+    def fit(self, problem: JointProblem, design: Any, max_iter: int) -> list[LinearFit]:
         """Models on normalised samples; they share what the design has computed once."""
         return design.solve_many(
             problem.loss, problem.y, self.weights, problem.alpha, tol=W_TOL, max_iter=max_iter
         )
 
-    def held_out_loss(self, problem: Problem, models: list[LinearFit], design: Any) -> float:
+    def held_out_loss(self, problem: JointProblem, models: list[LinearFit], design: Any) -> float:
         """Mean loss of the held-out samples under the models on `design` that have not seen them."""
         scores = [fit.u[test] for fit, (_, test) in zip(models, self.splits, strict=True)]
         y, s = problem.y[self.rows], self.s[self.rows]
         return problem.loss.value(y, np.concatenate(scores), s) / float(s.sum())
 
     def stack(
-        self, problem: Problem, models: Sequence[Any], g: np.ndarray
+        self, problem: JointProblem, models: Sequence[Any], g: np.ndarray
     ) -> tuple[Any, np.ndarray, np.ndarray]:
         """Rows, labels and weights of the f-step over all held-out samples, for models at the target g."""
         n_outputs, rows = problem.loss.n_outputs, self.rows
@@ -306,3 +218,296 @@ class FoldModels:
             problem.f_design(problem.coefficients(fit, g), test, D[start:stop])
             start = stop
         return D, problem.y[rows], self.s[rows] / self.s[rows].sum()
+
+
+# -- rounds ---------------------------------------------------------------------------------------
+
+
+def silent(line: str) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How rounds are done.
+
+    Attributes
+    ----------
+    target_set : str or TargetSet or None
+        Set of targets of the f-step.
+    max_rounds : int
+    tol : float
+        Accuracy of the f-step, and relative decrease of J below which rounds stop.
+    max_iter : int
+        Largest number of iterations of one step.
+    report : callable
+        Told a line per round.
+    tracks_last : bool
+        Whether the out-of-fold loss is also computed after the only round, where nothing depends on it.
+    """
+
+    target_set: Any
+    max_rounds: int
+    tol: float
+    max_iter: int
+    report: Callable[[str], None] = silent
+    tracks_last: bool = True
+
+
+@dataclass(frozen=True)
+class JointFit:
+    """Result of a fit.
+
+    Attributes
+    ----------
+    g : ndarray of shape (n_knots,)
+        Node values of the target.
+    w : ndarray of shape (n_outputs, n_features), or None
+    b : ndarray of shape (n_outputs,)
+    objective : float
+        J(w, b, f).
+    history : list of float
+        In-sample: J after every half-step. Cross-fitted: the out-of-fold loss at f_0, f_1, ….
+    n_rounds, n_iter : int
+        Rounds done, and inner iterations of all their steps.
+    unfinished : tuple of str
+        What did not reach its tolerance.
+    collapsed : bool
+        Whether an f-step led to the zero target, which was not taken.
+    runaway : float or None
+        Root mean square of a target so large that the w-step failed there, and which was not taken.
+    dual : ndarray of shape (n_outputs, n_samples), or None
+        Weights of the samples in w = Σ_m dual_m T_m f; all there is where the features were not touched.
+    """
+
+    g: np.ndarray
+    w: Any
+    b: np.ndarray
+    objective: float
+    history: list[float]
+    n_rounds: int = 0
+    n_iter: int = 1
+    unfinished: tuple[str, ...] = ()
+    collapsed: bool = False
+    runaway: float | None = None
+    dual: np.ndarray | None = None
+
+
+def fit_method(
+    problem: JointProblem,
+    g: np.ndarray,
+    steps: Steps,
+    splits: Splits | None = None,
+    first: Any = None,
+) -> JointFit:
+    """Fit from the start g: rounds over the folds `splits`, in-sample rounds without, or the w-step alone.
+
+    Parameters
+    ----------
+    problem : JointProblem
+    g : ndarray of shape (n_knots,)
+    steps : Steps
+    splits : list of (train, test), default=None
+        Folds of cross-fitting. A sample may be scored by several models.
+    first : LinearFit or list of LinearFit, default=None
+        The w-step at the start, or that of every fold, where it is known already.
+    """
+    if not steps.max_rounds:
+        fit = _w_step(problem, problem.w_design(g), steps) if first is None else first
+        history = [fit.objective + problem.roughness(g)]
+        return _joint_fit(problem, g, fit, history, 0, fit.n_iter, _unfinished_w(fit))
+    if splits is None:
+        return _fit_in_sample(problem, g, steps, first)
+    return _fit_crossfit(problem, g, steps, splits, first)
+
+
+def fit_grid(
+    problem: Any,
+    g: np.ndarray,
+    settings: Sequence[Any],
+    steps: Steps,
+    splits: Splits | None = None,
+) -> list[JointFit]:
+    """Fits of one method at all settings, in their order.
+
+    The first w-step depends on alpha alone: all settings share one design and one path of fits over the
+    alphas, and every f-step starts from g. So a setting costs its f-steps and the w-steps after them.
+
+    Parameters
+    ----------
+    problem, g, steps, splits
+        As in :func:`fit_method`; alpha, smoothness and the number of rounds are those of the settings.
+    settings : sequence of objects with alpha, smoothness and max_rounds
+    """
+    design = problem.w_design(g)
+    alphas = sorted({setting.alpha for setting in settings}, reverse=True)
+    firsts: dict[float, Any] = {}
+    if splits is None:
+        path = design.solve_path(
+            problem.loss, problem.y, problem.s, alphas, tol=W_TOL, max_iter=steps.max_iter
+        )
+        firsts = {alpha: _released(fit) for alpha, fit in zip(alphas, path, strict=True)}
+    else:
+        folds = problem.fold_models(splits)
+        for alpha in alphas:
+            models = folds.fit(replace(problem, alpha=alpha), design, steps.max_iter)
+            firsts[alpha] = [_released(fit) for fit in models]
+    del design
+    return [
+        fit_method(
+            replace(problem, alpha=setting.alpha, smoothness=setting.smoothness),
+            g,
+            replace(steps, max_rounds=setting.max_rounds, tracks_last=False),
+            splits,
+            firsts[setting.alpha],
+        )
+        for setting in settings
+    ]
+
+
+def intercept_only(problem: JointProblem, g: np.ndarray) -> JointFit:
+    """Model without coefficients, for samples that have nothing to rank."""
+    n_outputs = problem.loss.n_outputs
+    b = problem.loss.best_constant(problem.y, problem.s)
+    if not problem.fit_intercept:
+        b = np.zeros(n_outputs)
+    u = np.broadcast_to(b, (len(problem.y), n_outputs))
+    u = u if n_outputs > 1 else u[:, 0]
+    objective = problem.loss.value(problem.y, u, problem.s) + problem.roughness(g)
+    w = np.zeros((n_outputs, problem.operator.n_features))
+    return JointFit(g, w, b, objective, [objective])
+
+
+def _fit_in_sample(problem: JointProblem, g: np.ndarray, steps: Steps, first: Any) -> JointFit:
+    """w-step, then rounds of f-step and w-step until J stops falling or all rounds are done."""
+    w_fit = _released(_w_step(problem, problem.w_design(g), steps) if first is None else first)
+    history = [w_fit.objective + problem.roughness(g)]
+    n_rounds, n_iter, unfinished = 0, w_fit.n_iter, _unfinished_w(w_fit)
+    collapsed, runaway = False, None
+    for _ in range(steps.max_rounds):
+        w = problem.coefficients(w_fit, g)
+        f_fit = _f_step(problem, problem.f_design(w), problem.y, problem.s, g, steps)
+        n_iter += f_fit.n_iter
+        if _is_degenerate(f_fit.f):
+            collapsed = True
+            break
+        start = replace(w_fit, b=np.atleast_1d(f_fit.b))  # b moved with f
+        next_fit = _released(_w_step(problem, problem.w_design(f_fit.f), steps, start))
+        n_iter += next_fit.n_iter
+        after_f = f_fit.objective + problem.penalty(w)
+        half_steps = [after_f, next_fit.objective + problem.roughness(f_fit.f)]
+        if not _descends([history[-1], *half_steps], problem):
+            runaway = float(np.sqrt(np.mean(f_fit.f**2)))
+            break
+        g, w_fit, history = f_fit.f, next_fit, [*history, *half_steps]
+        n_rounds += 1
+        unfinished = (*unfinished, *_unfinished_f(f_fit, steps.tol), *_unfinished_w(w_fit))
+        steps.report(f"round {n_rounds}: J = {history[-1]:.8g}, f-step gap {f_fit.gap:.1e}")
+        if history[-3] - history[-1] <= steps.tol * abs(history[-1]):
+            break
+    fit = _joint_fit(problem, g, w_fit, history, n_rounds, n_iter, unfinished)
+    return replace(fit, collapsed=collapsed, runaway=runaway)
+
+
+def _fit_crossfit(
+    problem: JointProblem, g: np.ndarray, steps: Steps, splits: Splits, first: Any
+) -> JointFit:
+    """Rounds whose f-step scores each sample with a model that has not seen it; a last w-step on all."""
+    folds = problem.fold_models(splits)
+    design: Any = None
+    models = first
+    if models is None:
+        design = problem.w_design(g)
+        models = folds.fit(problem, design, steps.max_iter)
+    losses, targets = [folds.held_out_loss(problem, models, design)], [g]
+    n_iter, unfinished = sum(fit.n_iter for fit in models), _unfinished_w(*models)
+    collapsed = False
+    for n_rounds in range(1, steps.max_rounds + 1):
+        models, design = [_released(fit) for fit in models], None
+        D, y, s = folds.stack(problem, models, targets[-1])
+        models, first = [], None  # the next ones take their place
+        f_fit = _f_step(problem, D, y, s, targets[-1], steps)
+        del D, y, s
+        n_iter += f_fit.n_iter
+        unfinished = (*unfinished, *_unfinished_f(f_fit, steps.tol))
+        collapsed = _is_degenerate(f_fit.f)
+        targets.append(targets[-1] if collapsed else f_fit.f / np.sqrt(np.mean(f_fit.f**2)))
+        if steps.max_rounds == 1 and not steps.tracks_last:
+            losses.append(np.nan)
+            break
+        design = problem.w_design(targets[-1])
+        models = folds.fit(problem, design, steps.max_iter)
+        n_iter += sum(fit.n_iter for fit in models)
+        losses.append(folds.held_out_loss(problem, models, design))
+        steps.report(f"round {n_rounds}: out-of-fold loss {losses[-2]:.6g} -> {losses[-1]:.6g}")
+        if collapsed:
+            break
+    best = 1 + int(np.argmin(losses[1:]))
+    if design is None or best != len(targets) - 1:
+        design = problem.w_design(targets[best])
+    w_fit = _w_step(problem, design, steps)
+    unfinished = (*unfinished, *_unfinished_w(w_fit))
+    n_iter += w_fit.n_iter
+    fit = _joint_fit(problem, targets[best], w_fit, losses, best, n_iter, unfinished)
+    return replace(fit, collapsed=collapsed)
+
+
+def _released(fit: LinearFit) -> LinearFit:
+    """The fit without its hold on the design, whose memory the next one needs."""
+    return replace(fit, design=None)
+
+
+def _w_step(
+    problem: JointProblem, design: Any, steps: Steps, start: LinearFit | None = None
+) -> LinearFit:
+    """Best (w, b) on normalised samples."""
+    if problem.operator.n_samples <= problem.operator.n_features and problem.l1_ratio == 0.0:
+        start = None  # the solver's unknowns are dual: those of another target may be far off
+    return design.solve(
+        problem.loss, problem.y, problem.s, problem.alpha,
+        tol=W_TOL, max_iter=steps.max_iter, start=start,
+    )  # fmt: skip
+
+
+def _f_step(
+    problem: JointProblem, D: Any, y: Any, s: Any, g: np.ndarray, steps: Steps
+) -> TargetFit:
+    """Best (f, b) for the rows D."""
+    return solve_target(
+        D, problem.loss, y, s, g,
+        target_set=steps.target_set, smoothness=problem.node_smoothness,
+        fit_intercept=problem.fit_intercept, tol=steps.tol, max_iter=steps.max_iter,
+    )  # fmt: skip
+
+
+def _joint_fit(problem, g, w_fit, history, n_rounds, n_iter, unfinished) -> JointFit:
+    """Result of rounds that ended with a w-step at g."""
+    objective = w_fit.objective + problem.roughness(g)
+    n_iter = max(int(n_iter), 1)
+    return JointFit(
+        g, w_fit.w, w_fit.b, objective, history, n_rounds, n_iter, unfinished, dual=w_fit.dual
+    )
+
+
+def _is_degenerate(f: np.ndarray) -> bool:
+    return float(np.mean(f**2)) < _DEGENERATE
+
+
+def _descends(values: list[float], problem: JointProblem) -> bool:
+    """Whether J falls from one half-step to the next, beyond the rounding of the designs."""
+    slack = _ROUNDING[np.dtype(problem.dtype)] * max(abs(values[0]), 1e-300)
+    return all(after <= before + slack for before, after in pairwise(values))
+
+
+def _unfinished_w(*fits: LinearFit) -> tuple[str, ...]:
+    return tuple(
+        f"the w-step stopped at criterion {fit.criterion:.1e} > {W_TOL:.0e}"
+        for fit in fits
+        if not fit.converged
+    )
+
+
+def _unfinished_f(fit: TargetFit, tol: float) -> tuple[str, ...]:
+    if fit.converged:
+        return ()
+    return (f"the f-step stopped at gap {fit.gap:.1e} > tol = {tol:.0e}",)

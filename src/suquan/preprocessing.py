@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
-from suquan._blocks import for_each_block, on_threads
-from suquan._compat import check_sample_weight, output_container, validate_data
 from suquan._dask._common import is_dask_array
 from suquan._dask.collections import check_row_blocks
+from suquan.linear_model import (
+    SupervisedQuantileNormalizer,
+    TargetTransformer,
+    keep_parameters,
+)
 from suquan.ranking import (
     MISSING,
-    RANKED_DTYPES,
     TIES,
     SampleOperator,
     as_samples,
     check_choice,
-    kernel_dtype,
+    check_sample_weight,
+    normalize,
     raise_missing,
 )
-from suquan.supervised import SupervisedQuantileNormalizer
-from suquan.targets import LEARNED, RankedRows, learn_target, rank_and_learn, resolve_target
+from suquan.targets import LEARNED, learn_target, resolve_target
 
 __all__ = ["QuantileNormalizer", "SupervisedQuantileNormalizer", "quantile_normalize"]
 
@@ -77,7 +75,7 @@ def quantile_normalize(
     """
     check_choice("ties", ties, TIES)
     check_choice("missing", missing, MISSING)
-    learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
+    learns = _is_learned(target_quantiles)
     if is_dask_array(X):
         from suquan._dask import preprocessing as on_dask
 
@@ -90,77 +88,24 @@ def quantile_normalize(
             f = on_dask.learn(X, target_quantiles, missing=missing)
         return on_dask.normalize(X, f, ties=ties, missing=missing)
     values = as_samples(X)
-    if learns and values.shape[0] == 0:  # nothing to learn from, and nothing to normalise
-        out = np.empty(values.shape, kernel_dtype(values.dtype))
-    elif learns:
-        out = _learn_and_normalize(values, target_quantiles, None, ties, missing, n_jobs)[1]
-    else:
-        f = resolve_target(target_quantiles, values.shape[1])
-        out = _normalize(values, f, ties, missing, n_jobs)
-    return _like_input(out, X)
+    if learns and values.shape[0] == 0:
+        target_quantiles = np.zeros(values.shape[1])
+    operator = SampleOperator.from_samples(values, ties=ties, missing=missing, n_jobs=n_jobs)
+    f = _find_target(values, operator, target_quantiles)
+    return _like_input(normalize(operator, f, values.dtype), X)
 
 
-def _normalize(
-    X: np.ndarray,
-    f: np.ndarray,
-    ties: str,
-    missing: str,
-    n_jobs: int | None,
-    feature_names: Any = None,
+def _is_learned(target: Any) -> bool:
+    return isinstance(target, str) and target in LEARNED
+
+
+def _find_target(
+    X: np.ndarray, operator: SampleOperator, target: Any, sample_weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """Samples normalised to f, ranked and written block by block."""
-    out = _empty_result(X, f)
-    n_observed = np.empty(X.shape[0], np.int64)
-
-    def normalize_block(rows: slice) -> None:
-        samples = SampleOperator.from_samples(X[rows], ties=ties, missing="ignore", n_jobs=1)
-        samples.apply(f, gap=np.nan, out=out[rows])
-        n_observed[rows] = samples.n_observed
-
-    for_each_block(normalize_block, X.shape, n_jobs=n_jobs)
-    if missing == "error":
-        raise_missing(X, n_observed, feature_names)
-    return out
-
-
-def _empty_result(X: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """Room for the samples normalised to f, in a type that holds the target."""
-    dtype = kernel_dtype(X.dtype)
-    _check_fits(f, dtype)
-    return np.empty(X.shape, dtype)
-
-
-def _check_fits(f: np.ndarray, dtype: np.dtype) -> None:
-    """Raise a ValueError if the target would overflow in the type of the result."""
-    largest = np.finfo(dtype).max
-    if np.max(np.abs(f)) > largest:
-        raise ValueError(
-            f"the target quantiles reach {np.max(np.abs(f)):.3g}, more than {dtype} holds; give X as "
-            "float64, or scale the target."
-        )
-
-
-def _learn_and_normalize(
-    X: np.ndarray,
-    target: str,
-    sample_weight: np.ndarray | None,
-    ties: str,
-    missing: str,
-    n_jobs: int | None,
-    feature_names: Any = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Learned target and the samples normalised to it; these are ranked once."""
-    rules: dict[str, Any] = {"missing": missing, "n_jobs": n_jobs, "feature_names": feature_names}
-    f, ranked = rank_and_learn(X, target, sample_weight=sample_weight, **rules)
-    out = _empty_result(X, f)
-
-    def write_block(block: RankedRows) -> None:
-        samples = replace(block.samples, ties=ties)
-        samples.apply(f, gap=np.nan, out=out[block.rows])
-
-    for _ in on_threads(write_block, ranked, effective_n_jobs(n_jobs)):
-        pass
-    return f, out
+    """Target of shape (n_features,), learned from ranked samples or given."""
+    if _is_learned(target):
+        return learn_target(X, target, operator=operator, sample_weight=sample_weight)
+    return resolve_target(target, X.shape[1])
 
 
 def _like_input(out: np.ndarray, X: Any) -> Any:
@@ -173,38 +118,7 @@ def _like_input(out: np.ndarray, X: Any) -> Any:
     return out
 
 
-def _as_ranked_type(X: Any) -> Any:
-    """A Dask array in one of the types that scikit-learn's validation gives."""
-    return X if X.dtype in RANKED_DTYPES else X.astype(np.float64)
-
-
-def _transform_blocks(normalizer: Any, X: Any) -> Any:
-    """Samples of a Dask array, lazily normalised to the target of a fitted transformer."""
-    from suquan._dask import preprocessing as on_dask
-
-    container = output_container(normalizer)
-    if container != "default":
-        raise ValueError(
-            f"set_output(transform={container!r}) would bring the dask array to this machine; call "
-            "set_output(transform='default')."
-        )
-    X = check_row_blocks(X)
-    if X.shape[1] != normalizer.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(normalizer).__name__} is expecting "
-            f"{normalizer.n_features_in_} features as input."
-        )
-    return on_dask.normalize(
-        _as_ranked_type(X),
-        normalizer.target_quantiles_,
-        ties=normalizer.ties,
-        missing=normalizer.missing,
-        infinite="error",
-        feature_names=getattr(normalizer, "feature_names_in_", None),
-    )
-
-
-class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class QuantileNormalizer(TargetTransformer):
     """Give every sample the same distribution of values, learned or given.
 
     The value at place r of a sorted sample becomes the r-th target quantile: Φ_f(x) = f[rank(x)]. Samples are
@@ -213,19 +127,11 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     target_quantiles : str, distribution, callable or array-like, default="median"
-        "median" or "mean" of the sorted training samples, in the data's units, weighted by
-        `sample_weight`; "approximate_median", as in :func:`quantile_normalize`; or anything
-        :func:`make_target_quantiles` takes, which does not look at the data (an array must have one value
-        per feature).
-    ties : {"average", "first", "mean_rank"}, default="average"
-        What equal values of a sample get: the mean of the target over their places (as qnorm does), one
-        quantile each by position (the paper), or the target at their mean place (as limma and
-        preprocessCore do).
-    missing : {"error", "ignore"}, default="error"
-        "ignore": NaN stays NaN, the m observed values of a sample read the target at (k + ½)/m, and
-        a learned target uses each sample's interpolated quantiles.
-    n_jobs : int, default=None
-        Threads. The result does not depend on it.
+        As in :func:`quantile_normalize`; a learned one is that of the training samples, in the data's units,
+        weighted by `sample_weight`.
+    ties, missing, n_jobs
+        As in :func:`quantile_normalize`. With missing="ignore" a learned target uses each sample's
+        interpolated quantiles.
 
     Attributes
     ----------
@@ -250,6 +156,8 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     True
     """
 
+    _needs_labels = False
+
     def __init__(
         self,
         target_quantiles: Any = "median",
@@ -258,10 +166,7 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         missing: str = "error",
         n_jobs: int | None = None,
     ) -> None:
-        self.target_quantiles = target_quantiles
-        self.ties = ties
-        self.missing = missing
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> QuantileNormalizer:
         """Learn or look up the target.
@@ -281,36 +186,17 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         if is_dask_array(X):
             return self._fit_blocks(X, sample_weight)
+        self._check_parameters()
         X = self._validate(X, reset=True)
         sample_weight = check_sample_weight(sample_weight, X)
-        if self._learns:
-            self.target_quantiles_ = learn_target(
-                X, self.target_quantiles, sample_weight=sample_weight, **self._rules
-            )
+        if _is_learned(self.target_quantiles):
+            self._set_target(X, self._rank(X), sample_weight)
         else:
             if self.missing == "error":
-                self._refuse_nan(X)
+                names = getattr(self, "feature_names_in_", None)
+                raise_missing(X, X.shape[1] - np.isnan(X).sum(axis=1), names)
             self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
         return self
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Normalise samples to the target.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray or dask array of shape (n_samples, n_features)
-            Of a dask array a lazy one.
-        """
-        check_is_fitted(self)
-        if is_dask_array(X):
-            self._check_parameters()
-            return _transform_blocks(self, X)
-        X = self._validate(X, reset=False)
-        return _normalize(X, self.target_quantiles_, self.ties, **self._rules)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit, and normalise the training samples, ranking them once.
@@ -329,16 +215,16 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Of a dask array a lazy one, which ranks its samples when it is computed.
         """
         if is_dask_array(X):
-            return _transform_blocks(self._fit_blocks(X, sample_weight), X)
+            return self._fit_blocks(X, sample_weight).transform(X)
+        self._check_parameters()
         X = self._validate(X, reset=True)
         sample_weight = check_sample_weight(sample_weight, X)
-        if self._learns:
-            self.target_quantiles_, out = _learn_and_normalize(
-                X, self.target_quantiles, sample_weight, self.ties, **self._rules
-            )
-            return out
-        self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
-        return _normalize(X, self.target_quantiles_, self.ties, **self._rules)
+        operator = self._rank(X)
+        self._set_target(X, operator, sample_weight)
+        return normalize(operator, self.target_quantiles_, X.dtype)
+
+    def _set_target(self, X: np.ndarray, operator: SampleOperator, sample_weight: Any) -> None:
+        self.target_quantiles_ = _find_target(X, operator, self.target_quantiles, sample_weight)
 
     def _fit_blocks(self, X: Any, sample_weight: Any) -> QuantileNormalizer:
         """The same on a Dask array."""
@@ -346,9 +232,9 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         self._check_parameters()
         X = check_row_blocks(X)
-        if self._learns:
+        if _is_learned(self.target_quantiles):
             f = on_dask.learn(
-                _as_ranked_type(X),
+                on_dask.as_ranked_type(X),
                 self.target_quantiles,
                 sample_weight=sample_weight,
                 missing=self.missing,
@@ -362,34 +248,9 @@ class QuantileNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     @property
-    def _learns(self) -> bool:
-        return isinstance(self.target_quantiles, str) and self.target_quantiles in LEARNED
-
-    @property
-    def _rules(self) -> dict[str, Any]:
-        """What the functions that rank samples need to know."""
-        return {
-            "missing": self.missing,
-            "n_jobs": self.n_jobs,
-            "feature_names": getattr(self, "feature_names_in_", None),
-        }
+    def _n_threads(self) -> int | None:
+        return self.n_jobs
 
     def _check_parameters(self) -> None:
         check_choice("ties", self.ties, TIES)
         check_choice("missing", self.missing, MISSING)
-
-    def _validate(self, X: Any, *, reset: bool) -> np.ndarray:
-        self._check_parameters()
-        return validate_data(
-            self, X, reset=reset, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan"
-        )
-
-    def _refuse_nan(self, X: np.ndarray) -> None:
-        n_observed = X.shape[1] - np.isnan(X).sum(axis=1)
-        raise_missing(X, n_observed, getattr(self, "feature_names_in_", None))
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing == "ignore"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

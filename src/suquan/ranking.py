@@ -1,7 +1,7 @@
 """From samples to ranks: the only place that sorts samples, settles ties and skips missing values.
 
 Samples come in as a matrix of any real type; ranks, or the operators T_i that stand on them, go out.
-Normalisation, targets and all models call this.
+Normalisation, targets and all models call this, and have their input checked here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import check_array
+from sklearn.utils import validation
+from sklearn.utils.validation import _check_sample_weight, check_array
 
 from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._dask._common import is_dask_array
@@ -44,6 +45,22 @@ def as_samples(X: Any) -> np.ndarray:
     if values.dtype.kind not in "biuf":  # dates and durations pass scikit-learn's check
         raise ValueError(f"X must hold real numbers; got an array of type {values.dtype}.")
     return values
+
+
+def validate_data(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """scikit-learn's validation, silent where its search for infinities adds up huge finite values."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return validation.validate_data(estimator, X, y, **options)
+
+
+def check_sample_weight(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
+    """Validated non-negative weights, one per row of `X`; None stays None."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    with np.errstate(over="ignore"):
+        overflows = not np.isfinite(weights.sum())
+    return weights / weights.max() if overflows else weights  # only their ratios matter
 
 
 def kernel_dtype(dtype: np.dtype) -> np.dtype:
@@ -154,20 +171,10 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
         )
     X = as_samples(X)
     index_dtype = np.min_scalar_type(max(X.shape[1] - 1, 0))
-    ranks = np.empty(X.shape, index_dtype)
-    order = np.empty(X.shape, index_dtype)
-
-    def rank_block(rows: slice) -> np.ndarray:
-        samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
-        _, mask = code_masks(samples.codes.dtype)
-        found = samples.codes & mask
-        inverse = np.empty_like(found)
-        sorting.invert_rows(found, inverse)
-        order[rows], ranks[rows] = found, inverse
-        return samples.n_observed
-
-    n_observed = for_each_block(rank_block, X.shape, n_jobs=1)
-    raise_missing(X, np.concatenate([*n_observed, np.empty(0, np.int64)]))
+    codes = SampleOperator.from_samples(X, n_jobs=1).codes
+    order = (codes & code_masks(codes.dtype)[1]).astype(index_dtype)
+    ranks = np.empty_like(order)
+    sorting.invert_rows(order, ranks)
     return ranks, order
 
 
@@ -282,14 +289,18 @@ class SampleOperator:
     def _rows(self, rows: slice) -> tuple:
         """Arguments that the kernels take for a block of samples."""
         flag, mask = code_masks(self.codes.dtype)
-        return (
-            self.codes[rows],
-            flag,
-            mask,
-            self.n_observed[rows],
-            self.has_ties[rows],
-            TIES[self.ties],
-        )
+        observed, tied = self.n_observed[rows], self.has_ties[rows]
+        return self.codes[rows], flag, mask, observed, tied, TIES[self.ties]
+
+    def _fill(self, out: np.ndarray, kernel: Any, vectors: list[np.ndarray], *rest: Any) -> Any:
+        """`out`, of one row per sample, as the kernel writes it block by block."""
+        vectors = [np.ascontiguousarray(vector, dtype=np.float64) for vector in vectors]
+
+        def fill_block(rows: slice) -> None:
+            kernel(*vectors, *self._rows(rows), *rest, out[rows])
+
+        for_each_block(fill_block, self.codes.shape, n_jobs=self.n_jobs)
+        return out
 
     def take(self, rows: Any) -> SampleOperator:
         """Operator of the samples `rows` (any NumPy index)."""
@@ -305,29 +316,12 @@ class SampleOperator:
         gap: float = 0.0,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Normalised samples T_i f in rows.
+        """Normalised samples T_i f, of shape (n_samples, n_features), in `out` where it is given.
 
-        Parameters
-        ----------
-        f : ndarray of shape (n_features,)
-        dtype : float32 or float64, default=float64
-        gap : float, default=0.0
-            What stands for a missing value.
-        out : ndarray of shape (n_samples, n_features), default=None
-            Where they go; a new array of type `dtype` without it.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
+        `gap` stands for a missing value.
         """
-        f = np.ascontiguousarray(f, dtype=np.float64)
-        result = np.empty(self.codes.shape, dtype) if out is None else out
-
-        def apply_block(rows: slice) -> None:
-            operators.apply_rows(f, *self._rows(rows), gap, result[rows])
-
-        for_each_block(apply_block, self.codes.shape, n_jobs=self.n_jobs)
-        return result
+        out = np.empty(self.codes.shape, dtype) if out is None else out
+        return self._fill(out, operators.apply_rows, [f], gap)
 
     def adjoint(
         self,
@@ -337,54 +331,21 @@ class SampleOperator:
         dtype: Any = np.float64,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Rows T_iᵀ w, with which the score is f·T_iᵀ w.
+        """Rows T_iᵀ w, with which the score is f·T_iᵀ w; in `out` where it is given.
 
-        Parameters
-        ----------
-        w : ndarray of shape (n_features,)
-        knots : (node, part, n_knots), default=None
-            Where every place reads the knots, see :func:`suquan.targets.knot_positions`; the rows
-            are then Bᵀ T_iᵀ w, of length n_knots.
-        dtype : float32 or float64, default=float64
-        out : ndarray, default=None
-            Where to write the rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features) or (n_samples, n_knots)
+        With `knots`, see :func:`suquan.targets.knot_positions`, they are Bᵀ T_iᵀ w, of length n_knots.
         """
-        w = np.ascontiguousarray(w, dtype=np.float64)
         node, part, width = (_NO_NODE, _NO_PART, self.n_features) if knots is None else knots
-        if out is None:
-            out = np.empty((self.n_samples, width), dtype)
-
-        def adjoint_block(rows: slice) -> None:
-            operators.adjoint_rows(w, *self._rows(rows), node, part, out[rows])
-
-        for_each_block(adjoint_block, self.codes.shape, n_jobs=self.n_jobs)
-        return out
+        out = np.empty((self.n_samples, width), dtype) if out is None else out
+        return self._fill(out, operators.adjoint_rows, [w], node, part)
 
     def scores(self, W: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """Scores w_k·T_i f, of shape (n_samples, n_weights); a sample's own, whatever else is scored.
+        """Scores w_k·T_i f for the rows w_k of W, of shape (n_samples, n_weights).
 
-        Parameters
-        ----------
-        W : ndarray of shape (n_weights, n_features)
-        f : ndarray of shape (n_features,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_weights)
+        Those of a sample do not depend on what else is scored.
         """
-        W = np.ascontiguousarray(W, dtype=np.float64)
-        f = np.ascontiguousarray(f, dtype=np.float64)
-        out = np.empty((self.n_samples, W.shape[0]))
-
-        def score_block(rows: slice) -> None:
-            operators.score_rows(W, f, *self._rows(rows), out[rows])
-
-        for_each_block(score_block, self.codes.shape, n_jobs=self.n_jobs)
-        return out
+        out = np.empty((self.n_samples, len(W)))
+        return self._fill(out, operators.score_rows, [W, f])
 
     def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i f, of shape (n_features,), without the single terms."""
@@ -414,3 +375,19 @@ class SampleOperator:
         c = np.ascontiguousarray(c, dtype=np.float64)
         operators.sum_operator_rows(c, self.codes, flag, mask, TIES[self.ties], steps)
         return np.cumsum(steps, axis=1, out=steps)
+
+
+def normalize(operator: SampleOperator, f: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Ranked samples of values of type `dtype`, normalised to f."""
+    dtype = kernel_dtype(dtype)
+    check_fits(f, dtype)
+    return operator.apply(f, dtype=dtype, gap=np.nan)
+
+
+def check_fits(f: np.ndarray, dtype: np.dtype) -> None:
+    """Raise a ValueError if the target would overflow in the type of the result."""
+    if np.max(np.abs(f)) > np.finfo(dtype).max:
+        raise ValueError(
+            f"the target quantiles reach {np.max(np.abs(f)):.3g}, more than {dtype} holds; give X as "
+            "float64, or scale the target."
+        )

@@ -11,8 +11,15 @@ import numpy as np
 from suquan.io import Table, TableWriter, iter_row_blocks
 from suquan.io._source import Tiles
 from suquan.preprocessing import quantile_normalize
-from suquan.ranking import MISSING, TIES, check_choice
-from suquan.targets import LEARNED, make_target_quantiles, mean_target, median_target, sort_samples
+from suquan.ranking import MISSING, TIES, SampleOperator, check_choice
+from suquan.targets import (
+    LEARNED,
+    finite_target,
+    learn_target,
+    make_target_quantiles,
+    median_rows,
+    sort_samples,
+)
 
 __all__ = ["NormalizedFile", "normalize_file"]
 
@@ -169,7 +176,7 @@ def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None, _folder: Path) -
     mean: Any = 0.0
     count = 0
     for values in _with_values(blocks):
-        part, _ = mean_target(values, missing="ignore", n_jobs=n_jobs)
+        part = learn_target(values, "mean", missing="ignore", n_jobs=n_jobs)
         count += len(values)
         mean = mean + (part - mean) * (len(values) / count)
     return mean
@@ -179,12 +186,13 @@ def _streamed_median(blocks: Iterator[Table], n_jobs: int | None, folder: Path) 
     """Median over a temporary file of sorted samples, a few places at a time."""
     with Tiles(folder) as tiles:
         for values in _with_values(blocks):
-            tiles.add(sort_samples(values, n_jobs=n_jobs)[0])
+            samples = SampleOperator.from_samples(values, missing="ignore", n_jobs=n_jobs)
+            tiles.add(sort_samples(values, samples))
         n = tiles.n_rows
         f = np.empty(tiles.n_columns)
         step = max(1, VALUES_AT_ONCE // n)
         for start in range(0, len(f), step):
             stop = min(start + step, len(f))
             ordered = np.ascontiguousarray(tiles.columns(start, stop).T)
-            f[start:stop] = median_target(ordered, np.ones(n), n_jobs)
-    return f
+            f[start:stop] = median_rows(ordered, np.ones(n), n_jobs)
+    return finite_target(f, "median")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from suquan._blocks import for_each_block, over_blocks
+from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._kernels import operators
-from suquan.ranking import SampleOperator, as_rows, code_masks, kernel_dtype, raise_missing
+from suquan.ranking import SampleOperator, as_rows, code_masks, kernel_dtype
 
 LEARNED = ("median", "mean", "approximate_median")
 
@@ -103,10 +103,9 @@ def make_target_quantiles(target: Any, n_features: int) -> np.ndarray:
     >>> make_target_quantiles([0.0, 1.0], 4)
     array([0.  , 0.25, 0.75, 1.  ])
     """
-    if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
+    is_integer = isinstance(n_features, int | np.integer) and not isinstance(n_features, bool)
+    if not is_integer or n_features < 1:
         raise ValueError(f"n_features must be a positive integer; got {n_features!r}.")
-    if n_features < 1:
-        raise ValueError(f"n_features must be a positive integer; got {n_features}.")
     if isinstance(target, str):
         if target not in NAMED:
             known = ", ".join(repr(name) for name in NAMED)
@@ -195,14 +194,15 @@ def resolve_target(target: Any, n_features: int) -> np.ndarray:
     return make_target_quantiles(target, n_features)
 
 
-class RankedRows(NamedTuple):
-    """Samples `rows`, ranked while a target is learned from them, to be normalised to it afterwards."""
-
-    rows: slice
-    samples: SampleOperator
-
-
-def learn_target(X: np.ndarray, target: str, **rules: Any) -> np.ndarray:
+def learn_target(
+    X: np.ndarray,
+    target: str,
+    *,
+    operator: SampleOperator | None = None,
+    sample_weight: np.ndarray | None = None,
+    missing: str = "error",
+    n_jobs: int | None = None,
+) -> np.ndarray:
     """Mean or median of the sorted samples, place by place, of shape (n_features,).
 
     Samples with missing values enter with their interpolated quantiles; samples with weight 0 or without any
@@ -212,70 +212,49 @@ def learn_target(X: np.ndarray, target: str, **rules: Any) -> np.ndarray:
     ----------
     X : ndarray of shape (n_samples, n_features)
     target : {"mean", "median", "approximate_median"}
-    **rules
-        sample_weight, missing, n_jobs, feature_names: see :func:`rank_and_learn`.
+    operator : SampleOperator, default=None
+        The samples ranked, where they are already; `missing` and `n_jobs` are then the operator's.
+    sample_weight : ndarray of shape (n_samples,), default=None
+    missing : {"error", "ignore"}, default="error"
+    n_jobs : int, default=None
+        Threads. The result does not depend on it.
     """
-    return rank_and_learn(X, target, **rules)[0]
-
-
-def rank_and_learn(
-    X: np.ndarray,
-    target: str,
-    *,
-    sample_weight: np.ndarray | None = None,
-    missing: str = "error",
-    n_jobs: int | None = None,
-    feature_names: Any = None,
-) -> tuple[np.ndarray, list[RankedRows]]:
-    """What :func:`learn_target` gives, and the samples ranked, 16 or 32 bits per value."""
-    if target == "mean":
-        f, ranked = mean_target(
-            X,
-            sample_weight=sample_weight,
-            missing=missing,
-            n_jobs=n_jobs,
-            feature_names=feature_names,
+    if operator is None:
+        operator = SampleOperator.from_samples(X, missing=missing, n_jobs=n_jobs)
+    weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    weights = np.where(operator.n_observed > 0, weights, 0.0)
+    if not weights.sum() > 0:
+        raise ValueError(
+            "no sample is left to learn the target from: every sample has weight 0 or no observed "
+            "value. Give at least one, or a target that does not look at the data, such as 'normal'."
         )
-        return f, ranked
-    ordered, ranked = sort_samples(X, n_jobs=n_jobs)
-    weights = _usable_weights(X, ranked, sample_weight, missing, feature_names)
-    return median_target(ordered, weights, n_jobs), ranked
+    if target == "mean":
+        return finite_target(_mean_rows(X, operator, weights), "mean")
+    return finite_target(median_rows(sort_samples(X, operator), weights, operator.n_jobs), "median")
 
 
-def _rank(X: np.ndarray, rows: slice) -> tuple[RankedRows, tuple]:
-    """Rank a block of samples; also the first arguments of the kernels that read sorted samples.
-
-    These are the values, the code rows, their mask, and the numbers of observed values.
-    """
-    samples = SampleOperator.from_samples(X[rows], missing="ignore", n_jobs=1)
-    _, mask = code_masks(samples.codes.dtype)
+def _to_sort(X: np.ndarray, operator: SampleOperator, rows: slice) -> tuple:
+    """First arguments of the kernels that read sorted samples."""
+    _, mask = code_masks(operator.codes.dtype)
     values = as_rows(X[rows], kernel_dtype(X.dtype))
-    return RankedRows(rows, samples), (values, samples.codes, mask, samples.n_observed)
+    return values, operator.codes[rows], mask, operator.n_observed[rows]
 
 
-def sort_samples(
-    X: np.ndarray, *, n_jobs: int | None = None
-) -> tuple[np.ndarray, list[RankedRows]]:
-    """Samples with their values sorted, of shape (n_samples, n_features), and ranked.
+def sort_samples(X: np.ndarray, operator: SampleOperator) -> np.ndarray:
+    """Samples with their values sorted, of shape (n_samples, n_features).
 
     Samples with missing values have their interpolated quantiles, those without any value NaN.
     """
     ordered = np.empty(X.shape, kernel_dtype(X.dtype))
 
-    def sort_block(rows: slice) -> RankedRows:
-        ranked, values = _rank(X, rows)
-        operators.sort_rows(*values, ordered[rows])
-        return ranked
+    def sort_block(rows: slice) -> None:
+        operators.sort_rows(*_to_sort(X, operator, rows), ordered[rows])
 
-    return ordered, for_each_block(sort_block, X.shape, n_jobs=n_jobs)
-
-
-def median_target(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) -> np.ndarray:
-    """Weighted median of sorted samples, place by place, over those of positive weight."""
-    return _finite_target(_median_rows(ordered, weights, n_jobs), "median")
+    for_each_block(sort_block, X.shape, operator.n_jobs)
+    return ordered
 
 
-def _median_rows(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) -> np.ndarray:
+def median_rows(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) -> np.ndarray:
     """Weighted median of each column over the rows of positive weight; NaN for a column with NaN."""
     rows = np.flatnonzero(weights)
     used = weights[rows]
@@ -311,66 +290,25 @@ def _weighted_medians(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values).any(axis=1), np.nan, medians)
 
 
-def mean_target(
-    X: np.ndarray,
-    *,
-    sample_weight: np.ndarray | None = None,
-    missing: str = "error",
-    n_jobs: int | None = None,
-    feature_names: Any = None,
-) -> tuple[np.ndarray, list[RankedRows]]:
-    """Mean of the sorted samples, of shape (n_features,), and the samples ranked."""
-    given = np.ones(X.shape[0]) if sample_weight is None else sample_weight
+def _mean_rows(X: np.ndarray, operator: SampleOperator, weights: np.ndarray) -> np.ndarray:
+    """Weighted mean of the sorted samples."""
+
+    def total(weights: np.ndarray) -> np.ndarray:
+        def sum_block(rows: slice) -> np.ndarray:
+            part = np.zeros(X.shape[1])
+            operators.sum_sorted_rows(*_to_sort(X, operator, rows), weights[rows], part)
+            return part
+
+        return sum_over_blocks(sum_block, X.shape, operator.n_jobs)
+
     with np.errstate(over="ignore", invalid="ignore"):
-        total, ranked = _sum_sorted(X, given, n_jobs)
-        weight = _usable_weights(X, ranked, sample_weight, missing, feature_names).sum()
-        f = total / weight
+        f = total(weights) / weights.sum()
         if not np.all(np.isfinite(f)):  # the sum overflowed, or the data are infinite
-            f, ranked = _sum_sorted(X, given / weight, n_jobs)
-    return _finite_target(f, "mean"), ranked
+            f = total(weights / weights.sum())
+    return f
 
 
-def _sum_sorted(
-    X: np.ndarray, weights: np.ndarray, n_jobs: int | None
-) -> tuple[np.ndarray, list[RankedRows]]:
-    """Weighted sum of the sorted samples, of shape (n_features,), and the samples ranked."""
-
-    def sum_block(rows: slice) -> tuple[RankedRows, np.ndarray]:
-        ranked, values = _rank(X, rows)
-        part = np.zeros(X.shape[1])
-        operators.sum_sorted_rows(*values, weights[rows], part)
-        return ranked, part
-
-    total = np.zeros(X.shape[1])
-    ranked = []
-    for block, part in over_blocks(sum_block, X.shape, n_jobs):
-        ranked.append(block)
-        total += part
-    return total, ranked
-
-
-def _usable_weights(
-    X: np.ndarray,
-    ranked: list[RankedRows],
-    sample_weight: np.ndarray | None,
-    missing: str,
-    feature_names: Any,
-) -> np.ndarray:
-    """Weights of the samples, 0 for those without any observed value; an error if none is left."""
-    n_observed = np.concatenate([block.samples.n_observed for block in ranked])
-    if missing == "error":
-        raise_missing(X, n_observed, feature_names)
-    weights = np.ones(len(n_observed)) if sample_weight is None else sample_weight
-    weights = np.where(n_observed > 0, weights, 0.0)
-    if not weights.sum() > 0:
-        raise ValueError(
-            "no sample is left to learn the target from: every sample has weight 0 or no observed "
-            "value. Give at least one, or a target that does not look at the data, such as 'normal'."
-        )
-    return weights
-
-
-def _finite_target(f: np.ndarray, name: str) -> np.ndarray:
+def finite_target(f: np.ndarray, name: str) -> np.ndarray:
     """`f`, or an error if the learned target is not finite."""
     bad = np.flatnonzero(~np.isfinite(f))
     if bad.size:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import copy
 import zlib
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-import sklearn
-from sklearn.utils.validation import check_is_fitted
 
 from suquan._dask._common import as_numpy
 from suquan._dask.blocks import BlockRows, Blocks, Labels, RankedBlock
 from suquan._dask.collections import RowBlock, check_row_blocks, map_row_blocks, take_rows
 from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
-from suquan._dask.preprocessing import learn
+from suquan._dask.preprocessing import check_new_blocks, learn
 from suquan._dask.problem import BlockedProblem, BlockOperator
 from suquan.fitting import (
     Samples,
@@ -24,10 +23,8 @@ from suquan.fitting import (
     crossfit_splits,
     encode,
     fit_weights,
-    learns_start,
     make_problem,
     make_start,
-    move_start,
     solve,
 )
 from suquan.objective import Splits
@@ -55,8 +52,11 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     y, weights = samples.y[samples.used], weights[samples.used]
     blocks.journal = _journal(settings, blocks, y, weights, splits)
     operator: Any = BlockOperator(blocks)
-    problem = BlockedProblem.of(make_problem(settings, operator, samples.loss, y, weights), splits)
-    g = _start(settings, X, samples, weights, problem.n_knots)
+    problem = make_problem(settings, operator, samples.loss, y, weights)
+    problem = BlockedProblem(**vars(problem), splits=splits or [])
+    rules: dict[str, Any] = {"missing": settings.missing, "infinite": "error"}
+    learn_start = partial(learn, take_rows(X, samples.used), sample_weight=weights, **rules)
+    g = make_start(settings, X.shape[1], problem.n_knots, learn_start)
     solve(estimator, settings, problem, g, splits, samples.classes)
     estimator.n_passes_ = blocks.n_passes
 
@@ -91,22 +91,6 @@ def _packed_members(parts: list[np.ndarray], n_samples: int) -> np.ndarray:
     for row, part in zip(members, parts, strict=True):
         row[part] = True
     return np.packbits(members, axis=0)
-
-
-def _start(
-    settings: Settings, X: Any, samples: Samples, weights: np.ndarray, n_knots: int
-) -> np.ndarray:
-    """Starting target; "mean" and "median" take a pass over the values."""
-    if not learns_start(settings):
-        return make_start(settings, samples.X, weights, n_knots)
-    f = learn(
-        take_rows(X, samples.used),
-        settings.start,
-        sample_weight=weights,
-        missing=settings.missing,
-        infinite="error",
-    )
-    return move_start(settings, f, n_knots)
 
 
 # -- checkpoints --------------------------------------------------------------------------------------
@@ -150,32 +134,13 @@ def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: An
     dtype : dtype
         Of the result.
     """
-    check_is_fitted(estimator)
-    X = check_row_blocks(X)
-    if X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input."
-        )
-    if method == "transform":
-        _check_output(estimator)
+    X = check_new_blocks(estimator, X)
     nothing = np.empty((0, 1 if n_columns is None else n_columns), dtype)
     predicted = map_row_blocks(
         _predict_block, X, dtype=dtype, width=nothing.shape[1],
         fitted=copy.copy(estimator), method=method, nothing=nothing,
     )  # fmt: skip
     return predicted[:, 0] if n_columns is None else predicted
-
-
-def _check_output(estimator: Any) -> None:
-    """Refuse a container that would load the samples: scikit-learn fills it without asking."""
-    chosen = getattr(estimator, "_sklearn_output_config", {}).get("transform")
-    chosen = chosen or sklearn.get_config()["transform_output"]
-    if chosen != "default":
-        raise ValueError(
-            f"set_output(transform={chosen!r}) would load all samples of a Dask array into one table. Use "
-            "set_output(transform='default'), or transform X.compute()."
-        )
 
 
 def _predict_block(

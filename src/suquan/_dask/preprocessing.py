@@ -6,6 +6,8 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import sklearn
+from sklearn.utils.validation import check_is_fitted
 
 from suquan._dask.collections import (
     RowBlock,
@@ -15,9 +17,17 @@ from suquan._dask.collections import (
     compute,
     map_row_blocks,
 )
-from suquan.preprocessing import _check_fits, _normalize
-from suquan.ranking import kernel_dtype
-from suquan.targets import MEDIAN_ERROR, _finite_target, _median_rows, mean_target, sort_samples
+from suquan.ranking import (
+    MISSING,
+    RANKED_DTYPES,
+    TIES,
+    SampleOperator,
+    check_choice,
+    check_fits,
+    kernel_dtype,
+)
+from suquan.ranking import normalize as normalize_ranked
+from suquan.targets import MEDIAN_ERROR, finite_target, learn_target, median_rows, sort_samples
 
 # Partial results that one task adds up: a tree of few levels, with messages of a few vectors.
 PARTS_PER_TASK = 8
@@ -30,6 +40,48 @@ _NO_SAMPLE = (
     "no sample is left to learn the target from: every sample has weight 0 or no observed value. Give at "
     "least one, or a target that does not look at the data, such as 'normal'."
 )
+
+
+def check_new_blocks(estimator: Any, X: Any) -> Any:
+    """Dask array of samples for a fitted estimator, checked."""
+    check_is_fitted(estimator)
+    X = check_row_blocks(X)
+    if X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    return X
+
+
+def as_ranked_type(X: Any) -> Any:
+    """A Dask array in one of the types that scikit-learn's validation gives."""
+    return X if X.dtype in RANKED_DTYPES else X.astype(np.float64)
+
+
+def transform_blocks(estimator: Any, X: Any) -> Any:
+    """Samples of a Dask array, lazily normalised to the target of a fitted estimator.
+
+    A container that would load the samples is refused: scikit-learn fills it without asking.
+    """
+    X = check_new_blocks(estimator, X)
+    check_choice("ties", estimator.ties, TIES)
+    check_choice("missing", estimator.missing, MISSING)
+    chosen = getattr(estimator, "_sklearn_output_config", {}).get("transform")
+    chosen = chosen or sklearn.get_config()["transform_output"]
+    if chosen != "default":
+        raise ValueError(
+            f"set_output(transform={chosen!r}) would load all samples of a Dask array into one table. Use "
+            "set_output(transform='default'), or transform X.compute()."
+        )
+    return normalize(
+        as_ranked_type(X),
+        estimator.target_quantiles_,
+        ties=estimator.ties,
+        missing=estimator.missing,
+        infinite="error",
+        feature_names=getattr(estimator, "feature_names_in_", None),
+    )
 
 
 def normalize(
@@ -55,7 +107,7 @@ def normalize(
     """
     X = check_row_blocks(X, min_samples=0)
     dtype = kernel_dtype(X.dtype)
-    _check_fits(f, dtype)
+    check_fits(f, dtype)
     rules = {"missing": missing, "infinite": infinite, "feature_names": feature_names}
     return map_row_blocks(
         _normalize_block, X, dtype=dtype, name="quantile_normalize", f=f, ties=ties, rules=rules
@@ -69,7 +121,14 @@ def _normalize_block(
     if rules["infinite"] == "error":
         where.check(block, **{**rules, "missing": "ignore"})
     try:
-        return _normalize(block, f, ties, rules["missing"], 1, rules["feature_names"])
+        operator = SampleOperator.from_samples(
+            block,
+            ties=ties,
+            missing=rules["missing"],
+            n_jobs=1,
+            feature_names=rules["feature_names"],
+        )
+        return normalize_ranked(operator, f, block.dtype)
     except ValueError:
         where.check(block, **{**rules, "infinite": "allow"})
         raise
@@ -122,7 +181,7 @@ def _learn_mean(X: Any, weights: Any, rules: dict) -> np.ndarray:
     (mean,) = compute(means, blocks_of=X)
     if not mean[0, -1] > 0:
         raise ValueError(_NO_SAMPLE)
-    return _finite_target(mean[0, :-1], "mean")
+    return finite_target(mean[0, :-1], "mean")
 
 
 def _usable(block: np.ndarray, weights: np.ndarray, where: RowBlock, rules: dict) -> tuple:
@@ -141,7 +200,7 @@ def _mean_of_block(
     block, w = _usable(block, weights, where, rules)
     out = np.zeros((1, block.shape[1] + 1))
     if len(block):
-        out[0, :-1], _ = mean_target(block, sample_weight=w, missing="ignore", n_jobs=1)
+        out[0, :-1] = learn_target(block, "mean", sample_weight=w, missing="ignore", n_jobs=1)
         out[0, -1] = w.sum()
     return out
 
@@ -211,12 +270,12 @@ def _median_over_rows(ordered: Any, weights: Any, X: Any) -> np.ndarray:
         if not weight > 0:
             raise ValueError(_NO_SAMPLE)
         f[start : start + per_pass] = part[0]
-    return _finite_target(f, "median")
+    return finite_target(f, "median")
 
 
 def _sort_block(block: np.ndarray, where: RowBlock, **rules: Any) -> np.ndarray:
     where.check(block, **rules)
-    return sort_samples(block, n_jobs=1)[0]
+    return sort_samples(block, SampleOperator.from_samples(block, missing="ignore", n_jobs=1))
 
 
 def _weight_of_observed(block: np.ndarray, weights: np.ndarray, where: RowBlock) -> np.ndarray:
@@ -226,7 +285,7 @@ def _weight_of_observed(block: np.ndarray, weights: np.ndarray, where: RowBlock)
 def _median_of_places(ordered: np.ndarray, weights: np.ndarray) -> np.ndarray:
     if not weights.any():
         return np.full((1, ordered.shape[1]), np.nan)  # refused on the driver, which knows the sum
-    return _median_rows(ordered, weights[:, 0], 1)[None, :]
+    return median_rows(ordered, weights[:, 0], 1)[None, :]
 
 
 def _points_of_block(
@@ -236,8 +295,8 @@ def _points_of_block(
     block, w = _usable(block, weights, where, rules)
     if not len(block):
         return np.zeros((n_points, block.shape[1] + 1))
-    ordered = sort_samples(block, n_jobs=1)[0].astype(np.float64, copy=False)
-    return _points(ordered, w, n_points)
+    ordered = sort_samples(block, SampleOperator.from_samples(block, missing="ignore", n_jobs=1))
+    return _points(ordered.astype(np.float64, copy=False), w, n_points)
 
 
 def _points(values: np.ndarray, weights: np.ndarray, n_points: int) -> np.ndarray:

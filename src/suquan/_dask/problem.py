@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._dask.linear import BlockDesign
 from suquan._dask.target import RowsRequest, loss_side
-from suquan.objective import W_TOL, FoldModels, JointProblem, Problem, Splits
+from suquan.objective import W_TOL, FoldModels, JointProblem, Splits
 from suquan.solvers._target_data import LossSide
 from suquan.solvers.linear import LinearFit
 
@@ -74,12 +74,6 @@ class BlockedProblem(JointProblem):
 
     splits: Splits = field(default_factory=list)
 
-    @classmethod
-    def of(cls, problem: JointProblem, splits: Splits | None) -> BlockedProblem:
-        """The problem with the folds that its blocks know of."""
-        values = {part.name: getattr(problem, part.name) for part in fields(JointProblem)}
-        return cls(**values, splits=[] if splits is None else splits)
-
     @property
     def blocks(self) -> Blocks:
         """The ranked blocks."""
@@ -123,17 +117,17 @@ class BlockedProblem(JointProblem):
 class BlockFoldModels(FoldModels):
     """Models of the folds, all of them fitted in the same passes."""
 
-    def fit(self, problem: Problem, design: Any, max_iter: int) -> list[LinearFit]:
+    def fit(self, problem: JointProblem, design: Any, max_iter: int) -> list[LinearFit]:
         """Models on a design."""
         return design.solve_folds(lambda: self.weights, problem.alpha, tol=W_TOL, max_iter=max_iter)
 
-    def held_out_loss(self, problem: Problem, models: list[LinearFit], design: Any) -> float:
+    def held_out_loss(self, problem: JointProblem, models: list[LinearFit], design: Any) -> float:
         """Mean loss of the held-out samples under the models that have not seen them."""
         if design.is_gram:  # few samples: their scores are here
             return super().held_out_loss(problem, models, design)
         return design.held_out_loss(models) / float(self.s[self.rows].sum())
 
-    def stack(self, problem: Problem, models: Sequence[Any], g: np.ndarray) -> tuple:
+    def stack(self, problem: JointProblem, models: Sequence[Any], g: np.ndarray) -> tuple:
         """Rows of the f-step over all held-out samples; their labels and weights stay with the blocks."""
         rows = self.rows
         weights = np.bincount(rows, weights=self.s[rows], minlength=len(self.s))

@@ -11,7 +11,7 @@ The blocks are computed once for all samples; every fold is a part of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,6 @@ from suquan._blocks import for_each_block
 from suquan._kernels.knot_grams import knot_gram_row, put_heads, put_tails
 from suquan.objective import JointProblem
 from suquan.ranking import SampleOperator
-from suquan.solvers.alternation import JointFit
 from suquan.solvers.linear import RidgeDesign
 from suquan.targets import read_at_grid
 
@@ -29,56 +28,35 @@ _MAX_TAIL = 0.25
 _KEPT_PRODUCTS = 8
 
 
-@dataclass(frozen=True)
-class KnotGrams:
-    """Blocks G_im = B_iᵀ B_m of the samples.
+def knot_grams(
+    operator: SampleOperator, n_knots: int, *, dtype: Any = np.float64, n_jobs: int | None = None
+) -> np.ndarray | None:
+    """Blocks G_im = B_iᵀ B_m of all pairs of samples, of shape (n_samples, n_samples, n_knots, n_knots).
 
-    Attributes
-    ----------
-    blocks : ndarray of shape (n_samples, n_others, n_knots, n_knots)
+    None where long ties would make them slow to compute.
     """
+    entries = knot_entries(operator, n_knots, dtype)
+    if entries is None:
+        return None
+    n_samples = operator.n_samples
+    blocks: np.ndarray = np.empty((n_samples, n_samples, n_knots, n_knots), dtype)
 
-    blocks: np.ndarray
+    def fill(rows: slice) -> None:
+        for i in range(rows.start, rows.stop):
+            knot_gram_row(*entries, i, blocks[i])
+            blocks[:i, i] = blocks[i, :i].transpose(0, 2, 1)
 
-    @classmethod
-    def of(
-        cls,
-        operator: SampleOperator,
-        n_knots: int,
-        *,
-        dtype: Any = np.float64,
-        n_jobs: int | None = None,
-    ) -> KnotGrams | None:
-        """Blocks of all pairs of samples; None where long ties would make them slow to compute."""
-        entries = knot_entries(operator, n_knots, dtype)
-        if entries is None:
-            return None
-        n_samples = operator.n_samples
-        blocks: np.ndarray = np.empty((n_samples, n_samples, n_knots, n_knots), dtype)
+    for_each_block(fill, (n_samples, n_samples * operator.n_features), n_jobs)
+    return blocks
 
-        def fill(rows: slice) -> None:
-            for i in range(rows.start, rows.stop):
-                knot_gram_row(*entries, i, blocks[i])
-                blocks[:i, i] = blocks[i, :i].transpose(0, 2, 1)
 
-        for_each_block(fill, (n_samples, n_samples * operator.n_features), n_jobs)
-        return cls(blocks)
+def knot_products(grams: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors G_im g, of shape (n_samples, n_others, n_knots), and the Gram matrix gᵀ G_im g.
 
-    def take(self, rows: np.ndarray, others: np.ndarray) -> KnotGrams:
-        """Blocks of the samples `rows` with the samples `others`."""
-        return KnotGrams(self.blocks[np.ix_(rows, others)])
-
-    def products(self, g: np.ndarray) -> np.ndarray:
-        """Vectors G_im g, of shape (n_samples, n_others, n_knots).
-
-        Their products with g are the Gram matrix; their sums Σ_m a_m G_im g the rows of the f-step.
-        """
-        return self.blocks @ g.astype(self.blocks.dtype)
-
-    def outputs(self, fit: JointFit) -> np.ndarray:
-        """Outputs w_k·T_i f + b_k of a fit to the samples `others`, of shape (n_samples, n_outputs)."""
-        cross = (self.products(fit.g) @ fit.g).astype(np.float64)
-        return cross @ np.asarray(fit.dual).T + fit.b
+    The sums Σ_m a_m G_im g are the rows of the f-step.
+    """
+    products = grams @ g.astype(grams.dtype)
+    return products, (products @ g).astype(np.float64)
 
 
 class DualCoefficients(NamedTuple):
@@ -93,16 +71,10 @@ class DualCoefficients(NamedTuple):
 class KnotProblem(JointProblem):
     """The joint problem through the blocks of its samples, for a ridge penalty and n_samples ≤ n_features."""
 
-    grams: KnotGrams
+    grams: np.ndarray
     # Products at the targets met last: the w-step and the f-step after it, and all settings' first steps,
     # share theirs.
     _known: dict[bytes, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, problem: JointProblem, grams: KnotGrams) -> KnotProblem:
-        """The same problem, with the blocks of its samples."""
-        names = [f.name for f in fields(JointProblem)]
-        return cls(**{name: getattr(problem, name) for name in names}, grams=grams)
 
     def w_design(self, g: np.ndarray) -> Any:
         """Gram matrix of the normalised samples, factorised."""
@@ -132,8 +104,7 @@ class KnotProblem(JointProblem):
         if key not in self._known:
             if len(self._known) >= _KEPT_PRODUCTS:
                 del self._known[next(iter(self._known))]
-            products = self.grams.products(g)
-            self._known[key] = products, (products @ g).astype(np.float64)
+            self._known[key] = knot_products(self.grams, g)
         return self._known[key]
 
 

@@ -10,7 +10,7 @@ with weights s of sum 1 and an intercept b that is not penalised. This module so
 - n_samples > n_features (:mod:`suquan.solvers.ridge_features`): Newton with conjugate gradients, all fits of a
   batch in lockstep, so that every product with A is a matrix product.
 
-The rounds (:mod:`suquan.solvers.alternation`), the grid and the comparison call :class:`RidgeDesign` and get
+The rounds (:mod:`suquan.objective`), the grid and the comparison call :class:`RidgeDesign` and get
 :class:`LinearFit`.
 
 **Stopping.** ``criterion`` is half the squared Newton decrement, ½ gᵀH⁻¹g, over the objective: the

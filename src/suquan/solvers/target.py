@@ -14,7 +14,7 @@ The loss is known through :class:`suquan.solvers._target_data.LossSide`, the set
   the set, by accelerated proximal gradient and jumps to the minimiser on the present blocks.
 
 Proximal gradient with restarts on D itself finishes what either leaves unsolved, and solves for all other sets.
-Called by the rounds of :mod:`suquan.solvers.alternation`.
+Called by the rounds of :mod:`suquan.objective`.
 """
 
 from __future__ import annotations
