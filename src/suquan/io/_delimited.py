@@ -13,12 +13,11 @@ from itertools import islice
 
 import numpy as np
 
-from suquan.io import _source
 from suquan.io._cells import MISSING, is_number, is_suspect, label_array, number_problem
 from suquan.io._errors import TableError, file_errors, listed, one_line, quoted, require
 from suquan.io._source import Block, ReadOptions, Source, choose_orientation
 from suquan.io._table import name_problem, repeated_names
-from suquan.io._text import MEGABYTE, TextFile
+from suquan.io._text import TextFile
 
 WISH = "reading CSV and TSV files"
 ROWS_LOOKED_AT = 100  # rows in which a column must show its first value to count as text
@@ -40,7 +39,6 @@ class Plan:
     label_rows: frozenset[str] = frozenset()
     extra_rows: int = 0  # rows after the header that are no data (GCT 1.3)
     announced_rows: int | None = None  # rows of data that there must be (GCT)
-    line_bytes: int = MEGABYTE
 
     @property
     def strings(self) -> list[int]:
@@ -60,11 +58,10 @@ def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
     by_rows = orientation == "rows"
     labels = _find_columns(text, header, options.label_columns, "label_columns") if by_rows else []
     data = [j for j in range(1, len(header)) if j not in {*ignored, *labels}]
-    found, line_bytes = _find_text(text, header, data, by_rows)
+    found = _find_text(text, header, data, by_rows)
     numeric = [j for j in data if j not in set(found)]
     label_rows = frozenset() if by_rows else frozenset(options.label_columns)
     plan = Plan(text, header, first_line, orientation, numeric, found, labels, label_rows)
-    plan.line_bytes = line_bytes
     if not numeric:
         raise find_problem(plan) or TableError(f"{text.path}: there is no column of numbers")
     return replace(source_of_plan(plan, kind, {}), why=why)
@@ -76,10 +73,8 @@ def plan_matrix(
     """The plan for a format that says itself which columns are samples; `line` is that of the header."""
     if not numeric:
         raise TableError(f"{text.path}: there is no column of values")
-    _, line_bytes = _find_text(text, header, numeric, labels_allowed=False)
-    plan = Plan(text, header, line + extra_rows, "columns", numeric, [], [])
-    plan.extra_rows, plan.line_bytes = extra_rows, line_bytes
-    return plan
+    _find_text(text, header, numeric, labels_allowed=False)
+    return Plan(text, header, line + extra_rows, "columns", numeric, [], [], extra_rows=extra_rows)
 
 
 def source_of_plan(plan: Plan, kind: str, labels: dict[str, np.ndarray]) -> Source:
@@ -133,13 +128,12 @@ def _find_columns(text: TextFile, header: list[str], names, option: str) -> list
 
 def _find_text(
     text: TextFile, header: list[str], columns: list[int], labels_allowed: bool
-) -> tuple[list[int], int]:
-    """The columns whose first cell that is not missing is text, and the length of the longest line seen."""
-    undecided, found, line_bytes = columns, [], 0
+) -> list[int]:
+    """The columns whose first cell that is not missing is text."""
+    undecided, found, line = columns, [], 0
     for line, row in islice(text.rows(), 1, 1 + ROWS_LOOKED_AT):
         check_width(text, header, row, line)
         _check_first_cell(text, header[0], row[0], line)
-        line_bytes = max(line_bytes, sum(map(len, row)) + len(row))
         for j in undecided if labels_allowed else ():
             if row[j] not in MISSING and not is_number(row[j]):
                 if is_suspect(row[j]):
@@ -152,9 +146,9 @@ def _find_text(
         undecided = [j for j in undecided if row[j] in MISSING]
         if not undecided:
             break
-    if not line_bytes:
+    if not line:
         raise TableError(f"{text.path}: holds a header and no rows")
-    return found, line_bytes
+    return found
 
 
 def _check_first_cell(text: TextFile, header: str, cell: str, line: int) -> None:
@@ -186,20 +180,18 @@ def check_width(text: TextFile, header: list[str], row: list[str], line: int) ->
 # ---------------------------------------------------------------------------------------- blocks of values
 
 
-def iter_blocks(plan: Plan, row_labels: dict, n_rows: int | None) -> Iterator[Block]:
+def iter_blocks(plan: Plan, row_labels: dict) -> Iterator[Block]:
     """Blocks of rows of the file, checked; at the end the rows that are labels are put into `row_labels`."""
-    arrow_csv = require("pyarrow.csv", "io", WISH)
-    size = _block_bytes(plan.line_bytes, n_rows)
-    quotes = plan.text.has_quotes(plan.first_line)
-    if quotes:  # PyArrow would read past text after a closing quote, or a quote left open.
-        for _ in plan.text.rows():
-            pass
-    options = _parser_options(plan, size, quotes)
+    arrow, arrow_csv = require("pyarrow", "io", WISH), require("pyarrow.csv", "io", WISH)
     labels: dict[str, list[str]] = {}
     count = 0
     with _located(plan):
-        for stream in plan.text.streams(plan.first_line, size):
-            for batch in arrow_csv.open_csv(stream, *options):
+        for part in plan.text.parts(plan.first_line):
+            # A thread of PyArrow's may be the last to let go of the memory, so PyArrow owns it.
+            memory = arrow.allocate_buffer(len(part))
+            memoryview(memory).cast("B")[:] = part
+            options = _parser_options(plan, len(part), b'"' in part)
+            for batch in arrow_csv.open_csv(arrow.BufferReader(memory), *options):
                 count += batch.num_rows
                 block = _block(plan, batch, labels)
                 if len(block.names):
@@ -237,6 +229,7 @@ def _parser_options(plan: Plan, size: int, quotes: bool) -> tuple:
     types = dict.fromkeys(map(str, texts), arrow.string())
     types |= dict.fromkeys(map(str, plan.numeric), number)
     every = [str(j) for j in range(len(plan.header))]
+    quotes = quotes and plan.text.quoted
     return (
         arrow_csv.ReadOptions(column_names=every, use_threads=False, block_size=size),
         arrow_csv.ParseOptions(
@@ -251,13 +244,6 @@ def _parser_options(plan: Plan, size: int, quotes: bool) -> tuple:
             strings_can_be_null=False,
         ),
     )
-
-
-def _block_bytes(line_bytes: int, n_rows: int | None) -> int:
-    """Bytes parsed at a time: 1 to 32 MiB, but several lines at least; a line must fit in two such parts."""
-    most = 8 * _source.VALUES
-    wanted = most if n_rows is None else n_rows * line_bytes
-    return max(MEGABYTE, 8 * line_bytes, min(wanted, most))
 
 
 def _block(plan: Plan, batch, labels: dict[str, list[str]]) -> Block:

@@ -9,8 +9,8 @@ import numpy as np
 from suquan.io._cells import label_array
 from suquan.io._delimited import Plan, check_width, plan_matrix, read_header, source_of_plan
 from suquan.io._errors import TableError, listed, quoted
-from suquan.io._sinks import ColumnSink
-from suquan.io._source import ReadOptions, Source
+from suquan.io._sinks import Target, Writer, received, text_rows, write_matrix
+from suquan.io._source import ReadOptions, Source, Tiles
 from suquan.io._text import TextFile
 
 
@@ -70,21 +70,20 @@ def _labels(plan: Plan) -> dict[str, np.ndarray]:
     return labels
 
 
-class GctSink(ColumnSink):
-    """Version 1.2 without labels, 1.3 with them."""
-
-    quoted = False
-
-    def write_rows(self, out, samples: list[str], labels: dict[str, np.ndarray]) -> None:
-        """Write the lines before the header, the header, labels, features."""
-        taken = {"id", "Name", "Description"}.intersection(samples)
+def write_gct(target: Target) -> Writer:
+    """Version 1.2 without labels, 1.3 with them; written when all samples are known."""
+    with Tiles(target.path.parent) as tiles:
+        yield from received(lambda block: tiles.add(block.values))
+        taken = {"id", "Name", "Description"}.intersection(target.samples)
         if taken:
             raise TableError(
-                f"{self.target.name}: {listed(sorted(taken))} is a column of its own in a GCT file; rename "
+                f"{target.name}: {listed(sorted(taken))} is a column of its own in a GCT file; rename "
                 "the sample"
             )
-        sizes = [len(self.target.features), len(samples)]
-        out.writerow(["#1.3" if labels else "#1.2"])
-        out.writerow([*sizes, *([0, len(labels)] if labels else [])])
-        out.writerow([*(["id"] if labels else ["Name", "Description"]), *samples])
-        self.write_matrix(out, labels, *([] if labels else ["na"]))
+        sizes, n_labels = [len(target.features), len(target.samples)], len(target.parts)
+        first = ["id"] if n_labels else ["Name", "Description"]
+        with text_rows(target, quoted=False) as out:
+            out.writerow(["#1.3" if n_labels else "#1.2"])
+            out.writerow([*sizes, 0, n_labels] if n_labels else sizes)
+            out.writerow([*first, *target.samples])
+            write_matrix(out, target, tiles, *([] if n_labels else ["na"]))

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from suquan.io._errors import TableError, file_errors, listed, quoted, require
-from suquan.io._sinks import Sink, Target
+from suquan.io._sinks import Target, Writer, received
 from suquan.io._source import MatrixNames, ReadOptions, Source, matrix_source
 from suquan.io._table import Table, as_values, check_matrix
 
@@ -322,21 +322,18 @@ def write_names(root: Any, samples: list[str], features: list[str], labels: dict
     root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
 
 
-class H5adSink(Sink):
+def write_h5ad(target: Target) -> Writer:
     """X grows block by block; names and labels are written at the end."""
-
-    def __init__(self, target: Target):
-        super().__init__(target)
-        h5py = require("h5py", "anndata", H5AD_WISH)
-        require("anndata.io", "anndata", H5AD_WISH)
-        bad = [name for name in target.labels if "/" in name or name == "_index"]
-        if bad:
-            raise TableError(
-                f"{target.name}: {listed(bad)} cannot name a column of obs; rename the label"
-            )
-        p = len(target.features)
-        self._file = h5py.File(target.path, "w")
-        self._X = self._file.create_dataset(
+    h5py = require("h5py", "anndata", H5AD_WISH)
+    require("anndata.io", "anndata", H5AD_WISH)
+    bad = [name for name in target.parts if "/" in name or name == "_index"]
+    if bad:
+        raise TableError(
+            f"{target.name}: {listed(bad)} cannot name a column of obs; rename the label"
+        )
+    p = len(target.features)
+    with h5py.File(target.path, "w") as file:
+        X = file.create_dataset(
             "X",
             shape=(0, p),
             maxshape=(None, p),
@@ -345,18 +342,12 @@ class H5adSink(Sink):
             compression="gzip",
             fletcher32=True,
         )
-        self._X.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+        X.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
 
-    def write(self, block: Table) -> None:
-        """Append samples."""
-        n_before = self._X.shape[0]
-        self._X.resize(n_before + block.n_samples, axis=0)
-        self._X[n_before:] = block.values
+        def add(block: Table) -> None:
+            n_before = X.shape[0]
+            X.resize(n_before + block.n_samples, axis=0)
+            X[n_before:] = block.values
 
-    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
-        """Write names and labels."""
-        write_names(self._file, samples, self.target.features, labels)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        yield from received(add)
+        write_names(file, list(target.samples), target.features, target.labels)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from suquan.io._errors import TableError, file_errors, listed, quoted
-from suquan.io._sinks import Sink, Target
+from suquan.io._sinks import Target, Writer, received
 from suquan.io._source import MatrixNames, ReadOptions, Source, matrix_source
-from suquan.io._table import Table, as_label_column, check_matrix, decode_names
+from suquan.io._table import as_label_column, check_matrix, decode_names
 
 FEATURES = ("features", "feature_names")
 SAMPLES = ("samples", "sample_names")
@@ -119,47 +119,32 @@ def _parts(path: Path, X: Member, step: int) -> Iterator[np.ndarray]:
             raise TableError(f"{path}: X is longer than its header says; the file is damaged")
 
 
-class NpzSink(Sink):
+def write_npz(target: Target) -> Writer:
     """X waits in a temporary file, because its header needs the number of samples."""
-
-    def __init__(self, target: Target):
-        super().__init__(target)
-        for name in target.labels:
-            if name in ("X", *FEATURES, *SAMPLES) or "/" in name or "\\" in name:
-                raise TableError(
-                    f"{target.name}: {quoted(name)} cannot name a label in an npz file; rename it"
-                )
-        self._X = tempfile.TemporaryFile(dir=target.path.parent)  # noqa: SIM115
-
-    def write(self, block: Table) -> None:
-        """Append samples."""
-        self._X.write(np.ascontiguousarray(block.values, dtype=self.target.dtype).data)
-
-    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
-        """Write the archive, compressed."""
-        features = self.target.features
+    for name in target.parts:
+        if name in ("X", *FEATURES, *SAMPLES) or "/" in name or "\\" in name:
+            raise TableError(
+                f"{target.name}: {quoted(name)} cannot name a label in an npz file; rename it"
+            )
+    with tempfile.TemporaryFile(dir=target.path.parent) as X:
+        yield from received(
+            lambda block: X.write(block.values.astype(target.dtype, order="C").data)
+        )
         header = {
-            "descr": npy.dtype_to_descr(self.target.dtype),
+            "descr": npy.dtype_to_descr(target.dtype),
             "fortran_order": False,
-            "shape": (len(samples), len(features)),
+            "shape": (len(target.samples), len(target.features)),
         }
-        arrays = {"features": np.array(features), "samples": np.array(samples), **labels}
-        with zipfile.ZipFile(self.target.path, "w", zipfile.ZIP_DEFLATED) as archive:
-            self._X.seek(0)
-            with _member(archive, "X") as file:
-                npy.write_array_header_1_0(file, header)
-                shutil.copyfileobj(self._X, file, 2**20)
-            for name, array in arrays.items():
-                with _member(archive, name) as file:
-                    npy.write_array(file, array, allow_pickle=False)
-
-    def close(self) -> None:
-        """Throw away the file of values."""
-        self._X.close()
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    # A fixed date, so that the same table gives the same bytes.
-    info = zipfile.ZipInfo(name + ".npy", date_time=(1980, 1, 1, 0, 0, 0))
-    info.compress_type = zipfile.ZIP_DEFLATED
-    return archive.open(info, "w", force_zip64=True)
+        names = {"features": target.features, "samples": list(target.samples)}
+        with zipfile.ZipFile(target.path, "w") as archive:
+            for name, array in {"X": None, **names, **target.labels}.items():
+                # A fixed date, so that the same table gives the same bytes.
+                info = zipfile.ZipInfo(name + ".npy", date_time=(1980, 1, 1, 0, 0, 0))
+                info.compress_type = zipfile.ZIP_DEFLATED
+                with archive.open(info, "w", force_zip64=True) as file:
+                    if array is not None:
+                        npy.write_array(file, np.array(array), allow_pickle=False)
+                    else:
+                        npy.write_array_header_1_0(file, header)
+                        X.seek(0)
+                        shutil.copyfileobj(X, file, 2**20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,17 @@ import numpy as np
 
 from suquan.io._errors import TableError, file_errors, listed, quoted, require
 from suquan.io._matrices import Matrix, refuse_layer
-from suquan.io._sinks import Sink, Target, TurnedSink
+from suquan.io._sinks import Target, Writer, received, turned
 from suquan.io._source import (
     Block,
     MatrixNames,
     ReadOptions,
     Source,
+    Tiles,
     choose_orientation,
     rows_at_once,
 )
-from suquan.io._table import Table, repeated_names
+from suquan.io._table import repeated_names
 
 WISH = "reading and writing Parquet files"
 LABEL = {b"suquan": b"label"}  # marks a column of numbers that is no feature
@@ -75,7 +76,7 @@ def _tables(path: Path, file: Any, columns: list[str] | None, n_rows: int = 2**2
 def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a Parquet file."""
 
-    def blocks(n_rows: int | None) -> Iterator[Block]:
+    def blocks() -> Iterator[Block]:
         with _opened(path, options) as (file, columns, *_):
             for table in _tables(path, file, None, rows_at_once(len(columns.numeric))):
                 if len(table):
@@ -237,27 +238,29 @@ class ParquetMatrix(Matrix):
 # ------------------------------------------------------------------------------------------------- writing
 
 
-class ParquetRowSink(Sink):
-    """Samples in rows, in groups that are as large as memory allows: each costs a line in the file's index."""
+class RowGroups:
+    """A Parquet file that grows by groups of rows.
 
-    def __init__(self, target: Target, first: str = "sample"):
-        super().__init__(target)
-        self._header = target.header(first)
+    Rows wait until there are as many as memory allows: each group costs a line in the file's index.
+    """
+
+    def __init__(self, target: Target, header: list[str]):
+        self.target = target
+        self._header = header
         self._writer: Any = None
         self._waiting: list[Block] = []
 
-    def write(self, block: Table) -> None:
-        """Append samples."""
-        self.add(Block(block.sample_names, block.values, block.labels))
-
     def add(self, block: Block) -> None:
-        """Append rows, which wait until there are enough of them."""
+        """Append rows."""
         self._waiting.append(block)
         if sum(len(part.names) for part in self._waiting) >= rows_at_once(block.values.shape[1]):
-            self._write_group()
+            self.write_group()
 
-    def _write_group(self) -> None:
+    def write_group(self) -> None:
+        """Write the rows that wait."""
         arrow, parquet = require("pyarrow", "io", WISH), require("pyarrow.parquet", "io", WISH)
+        if not self._waiting:
+            return
         block, self._waiting = Block.join(self._waiting), []
         arrays = [arrow.array(block.names.tolist(), arrow.string())]
         for column in block.labels.values():
@@ -281,32 +284,30 @@ class ParquetRowSink(Sink):
             )
         self._writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
-    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
-        """Write the last group."""
-        if self._waiting:
-            self._write_group()
-
     def close(self) -> None:
         """Complete the file."""
         if self._writer is not None:
             self._writer.close()
 
 
-class ParquetColumnSink(TurnedSink):
+def write_parquet_rows(target: Target) -> Writer:
+    """Samples in rows."""
+    with closing(RowGroups(target, target.header())) as groups:
+        yield from received(lambda b: groups.add(Block(b.sample_names, b.values, b.labels)))
+        groups.write_group()
+
+
+def write_parquet_columns(target: Target) -> Writer:
     """Samples in columns, written when all are known: features are the rows then."""
-
-    def __init__(self, target: Target):
-        if target.labels:
-            raise TableError(
-                f"{target.name}: a Parquet file with samples in columns has no place for labels "
-                f"({listed(target.labels)}); write samples in rows, or leave the labels out"
-            )
-        super().__init__(target)
-
-    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
-        """Write groups of features."""
-        rows = ParquetRowSink(replace(self.target, features=samples), "feature")
-        with closing(rows):
-            for names, values in self.features():
-                rows.add(Block(np.array(names), values, {}))
-            rows.finish([], {})
+    if target.parts:
+        raise TableError(
+            f"{target.name}: a Parquet file with samples in columns has no place for labels "
+            f"({listed(target.parts)}); write samples in rows, or leave the labels out"
+        )
+    with Tiles(target.path.parent) as tiles:
+        yield from received(lambda block: tiles.add(block.values))
+        header = ["" if "feature" in target.samples else "feature", *target.samples]
+        with closing(RowGroups(target, header)) as groups:
+            for names, values in turned(target, tiles):
+                groups.add(Block(np.array(names), values, {}))
+            groups.write_group()

@@ -69,8 +69,7 @@ class Source:
     column_names : list of str
         Names of the columns of every block's ``values``.
     blocks : callable
-        ``blocks(n_rows)`` passes over the file in blocks of about ``n_rows`` rows; ``None`` leaves the size to
-        the reader. May be called several times.
+        ``blocks()`` passes over the file. May be called several times.
     labels : dict of str to ndarray of shape (n_samples,)
         Labels that do not come with the blocks. Complete once a pass has ended.
     stored_orientation : {"rows", "columns"} or None
@@ -83,7 +82,7 @@ class Source:
     kind: str
     orientation: str
     column_names: list[str]
-    blocks: Callable[[int | None], Iterator[Block]]
+    blocks: Callable[[], Iterator[Block]]
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     stored_orientation: str | None = None
     why: str = ""
@@ -123,10 +122,9 @@ def matrix_source(
     sides = [names.samples or [], names.features or []]
     rows, columns = reversed(sides) if by_feature else sides
 
-    def blocks(n_rows: int | None) -> Iterator[Block]:
-        step = min(n_rows or len(rows), rows_at_once(len(columns)))
+    def blocks() -> Iterator[Block]:
         start = 0
-        for part in parts(step):
+        for part in parts(min(len(rows), rows_at_once(len(columns)))):
             stop = start + len(part)
             yield Block(np.array(rows[start:stop]), as_values(part), {})
             start = stop

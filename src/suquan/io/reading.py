@@ -91,7 +91,7 @@ def read_table(
     options = _options(samples, sample_names, label_columns, ignore_columns, layer)
     source = open_source(path, options)
     with file_errors(source.path):
-        blocks = list(source.blocks(None))
+        blocks = list(source.blocks())
         if not blocks:
             raise TableError(f"{source.path}: holds a header and no rows")
         if source.orientation == "rows":
@@ -234,7 +234,7 @@ def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
     n_rows = n_rows or rows_at_once(len(source.column_names))
     seen: set[str] = set()
     with file_errors(source.path):
-        for block in _regroup(source.blocks(n_rows), n_rows):
+        for block in _regroup(source.blocks(), n_rows):
             names = block.names.tolist()
             _check_samples(source, [*sorted(seen.intersection(names)), *names])
             yield _table(source, block, start=len(seen))
@@ -263,7 +263,7 @@ def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
     _check_samples(source, source.column_names)
     names: list[np.ndarray] = []
     with file_errors(source.path), Tiles() as tiles:
-        for block in source.blocks(rows_at_once(len(source.column_names))):
+        for block in source.blocks():
             names.append(block.names)
             tiles.add(block.values)
         if not names:
