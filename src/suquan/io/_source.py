@@ -45,15 +45,19 @@ class Block(NamedTuple):
         return Block(self.names[start:stop], self.values[start:stop], labels)
 
     @staticmethod
-    def join(parts: "list[Block]") -> "Block":
-        """The rows of all parts."""
+    def join(parts: "list[Block]", orientation: str = "rows") -> "Block":
+        """The rows of all parts, as they are to be read: sample after sample."""
         if len(parts) == 1:
             return parts[0]
+        names = np.concatenate([part.names for part in parts])
         labels = {
             name: np.concatenate([part.labels[name] for part in parts]) for name in parts[0].labels
         }
-        names = np.concatenate([part.names for part in parts])
-        return Block(names, np.concatenate([part.values for part in parts]), labels)
+        if orientation == "columns":
+            values = np.concatenate([part.values.T for part in parts], axis=1).T
+        else:
+            values = np.concatenate([part.values for part in parts])
+        return Block(names, values, labels)
 
 
 @dataclass
@@ -154,10 +158,22 @@ def choose_orientation(
         across = len(names.intersection(columns))
         return across, len(names.intersection(rows())) if across < len(names) else 0
 
+    wanted = options.sample_names
+    if wanted is not None:
+        for_rows, for_columns = (len(wanted.intersection(names)) for names in (rows(), columns))
+        if for_rows != for_columns:
+            side = "rows" if for_rows > for_columns else "columns"
+            return side, "chosen by the names of the samples"
+        some = listed(sorted(wanted), 3)
+        problem = f"none of the {len(wanted)} wanted samples ({some}) names a row or a column"
+        cure = "check that both files use the same sample names"
+        if for_rows:
+            problem = f"{for_rows} of the wanted samples name rows and as many columns"
+            cure = "say where the samples lie (samples='rows' or 'columns')"
+        raise TableError(f"{path}: {problem}; {cure}")
     words = {word.removesuffix("s") for word in re.split("[^a-z]+", header[0].lower())}
     number_of = "number" if isinstance(options.features, int) else "names"
     evidence: dict[str, Callable[[], tuple[int, int]]] = {
-        "names of the samples": lambda: _count_samples(path, options.sample_names, rows, columns),
         f"{number_of} of the model's features": lambda: votes(options.features),
         "names of the labels": lambda: votes(options.label_columns),
         f"heading {header[0]!r}": lambda: (len(words & SAMPLE_WORDS), len(words & FEATURE_WORDS)),
@@ -174,26 +190,6 @@ def choose_orientation(
         f"({listed(rows(), 2)}) of {p:,} features ({listed(columns, 2)}), or --samples columns for {p:,} "
         f"samples of {n:,} features (in Python samples='rows' or 'columns')"
     )
-
-
-def _count_samples(
-    path: Path, wanted: frozenset[str] | None, rows: Callable[[], list[str]], columns: list[str]
-) -> tuple[int, int]:
-    """How many of the wanted samples name rows, and how many columns."""
-    if wanted is None:
-        return 0, 0
-    n_rows, n_columns = (len(wanted.intersection(names)) for names in (rows(), columns))
-    if n_rows == n_columns == 0:
-        raise TableError(
-            f"{path}: none of the {len(wanted)} wanted samples ({listed(sorted(wanted), 3)}) "
-            "names a row or a column; check that both files use the same sample names"
-        )
-    if n_rows == n_columns:
-        raise TableError(
-            f"{path}: {n_rows} of the wanted samples name rows and as many columns; "
-            "say where the samples lie (samples='rows' or 'columns')"
-        )
-    return n_rows, n_columns
 
 
 class Tiles:

@@ -147,11 +147,11 @@ def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:
         problem = name_problem(str(name))
         if problem is not None:
             raise TableError(f"label names: {problem}")
-        columns[str(name)] = as_label_column(column, str(name))
-        if len(columns[str(name)]) != n_samples:
-            raise TableError(
-                f"label {quoted(name)} has {len(column)} entries for {n_samples} samples"
-            )
+        column = as_label_column(column, str(name))
+        if len(column) != n_samples:
+            told = f"has {len(column)} entries for {n_samples} samples"
+            raise TableError(f"label {quoted(name)} {told}")
+        columns[str(name)] = column
     return columns
 
 

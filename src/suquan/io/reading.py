@@ -6,6 +6,7 @@ Every kind is opened as a `Source` by the function of its format; here its rows 
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,12 +95,7 @@ def read_table(
         blocks = list(source.blocks())
         if not blocks:
             raise TableError(f"{source.path}: holds a header and no rows")
-        if source.orientation == "rows":
-            return _table(source, Block.join(blocks), label_array)
-        # Turned block by block: the join of all would be one more copy.
-        values = np.concatenate([block.values.T for block in blocks], axis=1)
-        names = np.concatenate([block.names for block in blocks])
-        return _turned(source, values, names, slice(None))
+        return _table(source, Block.join(blocks, source.orientation), slice(None), label_array)
 
 
 def iter_row_blocks(
@@ -189,35 +185,28 @@ def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
 # ------------------------------------------------------------------------------------------------- tables
 
 
-def _table(source: Source, block: Block, as_label=text_array, start: int = 0) -> Table:
-    """A block whose rows are samples, from the sample `start` of the source on."""
-    labels = {
-        name: column[start : start + len(block.names)] for name, column in source.labels.items()
-    }
+def _table(source: Source, block: Block, part: slice, as_label=text_array) -> Table:
+    """A block as a table; `part` is the place of its samples among those of the source."""
+    labels = {name: column[part] for name, column in source.labels.items()}
     for name, column in block.labels.items():
         is_written = source.kind in DELIMITERS  # the cells as they are in the file
         labels[name] = as_label(column.tolist()) if is_written else column
-    return _checked(source, block.values, block.names, source.column_names, labels)
-
-
-def _turned(source: Source, values: np.ndarray, features: np.ndarray, part: slice) -> Table:
-    """Some of the samples that lie in columns; `values` has them in rows."""
-    labels = {name: column[part] for name, column in source.labels.items()}
-    return _checked(source, values, source.column_names[part], features, labels)
-
-
-def _checked(source: Source, values, sample_names, feature_names, labels) -> Table:
-    side = source.stored_orientation or source.orientation
+    values: np.ndarray = block.values
+    samples: Any = block.names
+    features: Any = source.column_names
+    if source.orientation == "columns":
+        samples, features, values = source.column_names[part], block.names, values.T
     values = np.ascontiguousarray(values)
+    side = source.stored_orientation or source.orientation
     try:
-        table = Table(values, sample_names, feature_names, labels, side, source.kind)
+        table = Table(values, samples, features, labels, side, source.kind)
     except TableError as error:
         raise TableError(f"{source.path}: {error}") from None
     infinite = np.isinf(values)
     if infinite.any():
         i, j = np.argwhere(infinite)[0]
         raise TableError(
-            f"{source.path}: {listed([sample_names[i]])}, feature {listed([feature_names[j]])}: the value is "
+            f"{source.path}: {listed([samples[i]])}, feature {listed([features[j]])}: the value is "
             "infinite; a table holds finite numbers and missing values"
         )
     return table
@@ -237,7 +226,7 @@ def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
         for block in _regroup(source.blocks(), n_rows):
             names = block.names.tolist()
             _check_samples(source, [*sorted(seen.intersection(names)), *names])
-            yield _table(source, block, start=len(seen))
+            yield _table(source, block, slice(len(seen), len(seen) + len(names)))
             seen.update(names)
     if not seen:
         raise TableError(f"{source.path}: holds a header and no rows")
@@ -271,5 +260,6 @@ def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
         features = np.concatenate(names)
         step = n_samples or rows_at_once(len(features))
         for start in range(0, len(source.column_names), step):
-            stop = min(start + step, len(source.column_names))
-            yield _turned(source, tiles.columns(start, stop), features, slice(start, stop))
+            part = slice(start, min(start + step, len(source.column_names)))
+            values = tiles.columns(part.start, part.stop).T
+            yield _table(source, Block(features, values, {}), part)
