@@ -53,10 +53,10 @@ def kind_of_name(path: Path) -> FileKind:
     kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
     if kind is None and suffixes and suffixes[-1] in ARRAYS:
         raise TableError(
-            f"{path}: arrays are opened in blocks, by suquan.io.open_blocks, and written by write_blocks"
+            "arrays are opened in blocks, by suquan.io.open_blocks, and written by write_blocks"
         )
     if kind is None or (gzipped and kind not in TEXT_KINDS):
-        raise TableError(f"{path}: the kind of table follows from the name; known are {KNOWN}")
+        raise TableError(f"the kind of table follows from the name; known are {KNOWN}")
     return FileKind(kind, gzipped)
 
 
@@ -67,12 +67,12 @@ def kind_of_file(path: Path) -> FileKind:
         with path.open("rb") as file:
             start = file.read(8)
         if not start:
-            raise TableError(f"{path}: the file is empty; a table has a header and rows")
+            raise TableError("the file is empty; a table has a header and rows")
         if gzipped and not start.startswith(b"\x1f\x8b"):
-            raise TableError(f"{path}: not gzip-compressed data; name it without .gz")
+            raise TableError("not gzip-compressed data; name it without .gz")
         for signature, what in SIGNATURES.items():
             if kind in TEXT_KINDS and not gzipped and start.startswith(signature):
-                raise TableError(f"{path}: named as {kind} text, but this is {what}")
+                raise TableError(f"named as {kind} text, but this is {what}")
         if kind == "tsv":
             with gzip.open(path) if gzipped else path.open("rb") as text:
                 first = text.read(16).removeprefix(b"\xef\xbb\xbf").lstrip()

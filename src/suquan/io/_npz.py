@@ -43,14 +43,14 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 def open_npz(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a NumPy archive."""
     with _opened(path) as archive:
-        members = dict(_members(archive, path))
+        members = dict(_members(archive))
         if "X" not in members:
             found = f"the file has {listed(members) or 'no array'}"
-            raise TableError(f"{path}: a table in an npz file is its array 'X'; {found}")
+            raise TableError(f"a table in an npz file is its array 'X'; {found}")
         X = members["X"]
-        check_matrix(path, X.shape, X.dtype, "X")
-        samples = _names(path, archive, members, SAMPLES, X.shape[0])
-        features = _names(path, archive, members, FEATURES, X.shape[1])
+        check_matrix(X.shape, X.dtype, "X")
+        samples = _names(archive, members, SAMPLES, X.shape[0])
+        features = _names(archive, members, FEATURES, X.shape[1])
         # Every further array with one number or text per sample is a label.
         taken = {"X", *FEATURES, *SAMPLES, *options.ignore_columns}
         labels = {
@@ -62,7 +62,7 @@ def open_npz(path: Path, kind: str, options: ReadOptions) -> Source:
     return matrix_source(path, kind, names, lambda n: _parts(path, X, n), X.fortran)
 
 
-def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[tuple[str, Member]]:
+def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, Member]]:
     for info in archive.infolist():
         if not info.filename.endswith(".npy"):
             continue
@@ -71,7 +71,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[tuple[str, Member
             expected = file.tell() + math.prod(member.shape) * member.dtype.itemsize
         if not member.dtype.hasobject and info.file_size != expected:
             raise TableError(
-                f"{path}: {info.filename} holds {info.file_size} bytes, its header asks for {expected}; "
+                f"{info.filename} holds {info.file_size} bytes, its header asks for {expected}; "
                 "the file is damaged"
             )
         yield info.filename.removesuffix(".npy"), member
@@ -91,15 +91,15 @@ def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         return npy.read_array(file, allow_pickle=False)
 
 
-def _names(path: Path, archive, members, keys: tuple[str, str], length: int) -> list[str]:
+def _names(archive, members, keys: tuple[str, str], length: int) -> list[str]:
     key = next((key for key in keys if key in members), None)
     if key is None:
         return [f"{keys[0].removesuffix('s')}_{i}" for i in range(1, length + 1)]
     shape, _, dtype = members[key]
     if shape != (length,):
-        raise TableError(f"{path}: {quoted(key)} has shape {shape}, X asks for ({length},)")
+        raise TableError(f"{quoted(key)} has shape {shape}, X asks for ({length},)")
     if dtype.kind not in "SUiu":
-        raise TableError(f"{path}: {quoted(key)} must hold text, not {dtype}")
+        raise TableError(f"{quoted(key)} must hold text, not {dtype}")
     names = _read(archive, key)
     return [str(name) for name in (decode_names(names) if dtype.kind == "S" else names)]
 
@@ -116,16 +116,14 @@ def _parts(path: Path, X: Member, step: int) -> Iterator[np.ndarray]:
                 raise EOFError("X ends early")
             yield np.frombuffer(data, X.dtype).reshape(-1, width)
         if file.read(1):  # also makes zipfile compare the checksum
-            raise TableError(f"{path}: X is longer than its header says; the file is damaged")
+            raise TableError("X is longer than its header says; the file is damaged")
 
 
 def write_npz(target: Target) -> Writer:
     """X waits in a temporary file, because its header needs the number of samples."""
     for name in target.parts:
         if name in ("X", *FEATURES, *SAMPLES) or "/" in name or "\\" in name:
-            raise TableError(
-                f"{target.name}: {quoted(name)} cannot name a label in an npz file; rename it"
-            )
+            raise TableError(f"{quoted(name)} cannot name a label in an npz file; rename it")
     with tempfile.TemporaryFile(dir=target.path.parent) as X:
         yield from received(
             lambda block: X.write(block.values.astype(target.dtype, order="C").data)

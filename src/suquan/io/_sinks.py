@@ -29,7 +29,6 @@ class Target:
     """Where and how a table is written; samples and their labels grow with the blocks."""
 
     path: Path  # the temporary file
-    name: Path  # the file it will be, for messages
     kind: str
     gzipped: bool
     features: list[str]
@@ -47,9 +46,7 @@ class Target:
         names = [*self.parts, *self.features]
         both = set(self.parts).intersection(self.features)
         if both:
-            raise TableError(
-                f"{self.name}: {listed(sorted(both))} is a label and a feature; rename one of them"
-            )
+            raise TableError(f"{listed(sorted(both))} is a label and a feature; rename one of them")
         return ["" if first in names else first, *names]
 
 
@@ -88,7 +85,7 @@ def text_rows(target: Target, quoted: bool = True) -> Iterator[Any]:
             )
         except csv.Error as error:
             raise TableError(
-                f"{target.name}: a name or label holds a tab or a line break ({error}); this kind of "
+                f"a name or label holds a tab or a line break ({error}); this kind of "
                 "file has no quotes; rename it"
             ) from None
 

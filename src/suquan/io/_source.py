@@ -7,6 +7,7 @@ choice of the side on which the samples lie, and `Tiles`, which turns a matrix l
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -138,7 +139,7 @@ def matrix_source(
 
 
 def choose_orientation(
-    path: Path, options: ReadOptions, header: list[str], row_names: Callable[[], Iterable[str]]
+    options: ReadOptions, header: list[str], row_names: Callable[[], Iterable[str]]
 ) -> tuple[str, str]:
     """Where the samples lie in a file of a kind that allows both, and who says so.
 
@@ -170,7 +171,7 @@ def choose_orientation(
         if for_rows:
             problem = f"{for_rows} of the wanted samples name rows and as many columns"
             cure = "say where the samples lie (samples='rows' or 'columns')"
-        raise TableError(f"{path}: {problem}; {cure}")
+        raise TableError(f"{problem}; {cure}")
     words = {word.removesuffix("s") for word in re.split("[^a-z]+", header[0].lower())}
     number_of = "number" if isinstance(options.features, int) else "names"
     evidence: dict[str, Callable[[], tuple[int, int]]] = {
@@ -186,13 +187,13 @@ def choose_orientation(
     if n <= FEW_ROWS:
         return "rows", f"as in every table of at most {FEW_ROWS} rows"
     raise TableError(
-        f"{path}: nothing says where the samples lie; give --samples rows for {n:,} samples "
+        f"nothing says where the samples lie; give --samples rows for {n:,} samples "
         f"({listed(rows(), 2)}) of {p:,} features ({listed(columns, 2)}), or --samples columns for {p:,} "
         f"samples of {n:,} features (in Python samples='rows' or 'columns')"
     )
 
 
-class Tiles:
+class Tiles(AbstractContextManager):
     """A matrix on disk that is written in blocks of rows and read in blocks of columns.
 
     Every block is stored transposed, so that its part of some consecutive columns is contiguous. Memory: one
@@ -236,9 +237,6 @@ class Tiles:
     def close(self) -> None:
         """Remove the file."""
         self._file.close()
-
-    def __enter__(self) -> "Tiles":
-        return self
 
     def __exit__(self, *_) -> None:
         self.close()

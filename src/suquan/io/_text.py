@@ -67,13 +67,13 @@ class TextFile:
             return (line.removeprefix(BOM) if number == 1 else line).decode("utf-8")
         except UnicodeDecodeError:
             raise TableError(
-                f"{self.path}: line {number} is not UTF-8 text; convert the file "
+                f"line {number} is not UTF-8 text; convert the file "
                 "(for instance: iconv -f latin1 -t utf-8)"
             ) from None
 
     def _unfinished(self) -> TableError:
         end = "" if self.end is None else self.end.decode()
-        return TableError(f"{self.path}: ends without the line {end}; it is truncated")
+        return TableError(f"ends without the line {end}; it is truncated")
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Rows of cells, header first, each with the number of its last line; empty lines are passed over."""
@@ -86,7 +86,7 @@ class TextFile:
             except csv.Error as error:
                 number = self.skip + reader.line_num
                 raise TableError(
-                    f"{self.path}: line {number} cannot be split into cells ({one_line(error)}); "
+                    f"line {number} cannot be split into cells ({one_line(error)}); "
                     "check its quotes and line ends"
                 ) from None
             if row:
@@ -111,15 +111,15 @@ class TextFile:
 
         Quotes are checked: PyArrow would read past text after a closing quote, or a quote left open.
         """
-        ended = False
+        ended, size = False, 2 * _source.VALUES
         with self.open(skip) as file:
-            while not ended and (part := file.read(8 * _source.VALUES) + file.readline()):
+            while not ended and (part := file.read(size) + file.readline()):
                 if self.end is not None:
                     before, mark, _ = (b"\n" + part).partition(b"\n" + self.end)
                     part, ended = before[1:] + b"\n" * bool(mark), bool(mark)
                 if self.quoted and b'"' in part:
                     part = self._whole_rows(part, () if ended else iter(file.readline, b""))
-                if part.strip():
+                if part.strip(b"\r\n"):
                     yield part
         if self.end is not None and not ended:
             raise self._unfinished()

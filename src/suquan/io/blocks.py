@@ -22,7 +22,7 @@ from suquan._dask.collections import (
     iter_computed,
     map_row_blocks,
 )
-from suquan.io._errors import TableError, file_errors, require
+from suquan.io._errors import TableError, file_errors, listed, require
 from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
 from suquan.io._matrices import ZARR_WISH, H5adMatrix, Matrix, NpyMatrix, ZarrMatrix, write_names
 from suquan.io._parquet import ParquetMatrix
@@ -208,19 +208,17 @@ def open_block_table(
     """
     options = ReadOptions("rows", None, tuple(label_columns), tuple(ignore_columns), layer)
     matrix = _open(path, options)
-    if matrix.kind in ("npy", "zarr") and options.ignore_columns:
-        raise TableError(f"{path}: an array has no columns to ignore; leave ignore_columns out")
-    with file_errors(matrix.path, Exception):
+    with file_errors(path):
+        if matrix.kind in ("npy", "zarr") and options.ignore_columns:
+            raise TableError("an array has no columns to ignore; leave ignore_columns out")
         samples, features, labels = matrix.names()
-    absent = [name for name in options.label_columns if name not in labels]
-    if absent:
-        found = ", ".join(map(repr, labels)) or "none"
-        raise TableError(f"{path}: there is no label {absent[0]!r}; there is {found}")
-    try:
+        absent = [name for name in options.label_columns if name not in labels]
+        if absent:
+            raise TableError(
+                f"there is no label {absent[0]!r}; there is {listed(labels) or 'none'}"
+            )
         values = _blocks(matrix, rows_per_block)
         return BlockTable(values, samples, features, labels, matrix.kind)  # type: ignore[arg-type]
-    except TableError as error:
-        raise TableError(f"{path}: {error}") from None
 
 
 def opens_in_blocks(path: str | os.PathLike) -> bool:
@@ -233,20 +231,21 @@ def _open(given: str | os.PathLike, options: ReadOptions) -> Matrix:
     path = Path(given).resolve()
     require("dask.array", "dask", "opening files in blocks")
     kind = path.suffix.lower().removeprefix(".")
-    if f".{kind}" in SUFFIXES:
-        kind = kind_of_file(path).kind
-    kind = "zarr" if path.is_dir() else kind
-    if kind not in MATRICES:
-        raise TableError(
-            f"{given}: cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
-            "with read_table and write_table"
-        )
-    matrix = MATRICES[kind].open(path, options)
-    if matrix.by_feature:
-        raise TableError(
-            f"{given}: is stored by feature (CSC), so that no block of samples can be read; convert it to CSR "
-            "and write it again"
-        )
+    with file_errors(given):
+        if f".{kind}" in SUFFIXES:
+            kind = kind_of_file(path).kind
+        kind = "zarr" if path.is_dir() else kind
+        if kind not in MATRICES:
+            raise TableError(
+                f"cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
+                "with read_table and write_table"
+            )
+        matrix = MATRICES[kind].open(path, options)
+        if matrix.by_feature:
+            raise TableError(
+                "is stored by feature (CSC), so that no block of samples can be read; convert it to CSR "
+                "and write it again"
+            )
     return matrix
 
 
@@ -327,10 +326,11 @@ def check_block_destination(path: Path) -> None:
         TableWriter(path)
         return
     marks = [path / name for name in ("zarr.json", ".zarray", ".zgroup")]
-    if path.suffix.lower() != ".zarr" or not path.exists():
-        check_destination(path)
-    elif not any(map(Path.is_file, marks)):
-        raise TableError(f"{path}: is there and is no zarr; give another name, or remove it")
+    with file_errors(path):
+        if path.suffix.lower() != ".zarr" or not path.exists():
+            check_destination(path)
+        elif not any(map(Path.is_file, marks)):
+            raise TableError("is there and is no zarr; give another name, or remove it")
 
 
 @contextmanager

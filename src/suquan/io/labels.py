@@ -10,7 +10,7 @@ import numpy as np
 
 from suquan.io._cells import MISSING, is_number, number_problem, text_array
 from suquan.io._delimited import check_width, read_header
-from suquan.io._errors import TableError, listed, quoted
+from suquan.io._errors import TableError, file_errors, listed, quoted
 from suquan.io._kinds import DELIMITERS, kind_of_file
 from suquan.io._table import Table, name_problem, repeated_names
 from suquan.io._text import TextFile
@@ -73,30 +73,33 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
     >>> labels.sample_names.tolist(), labels.columns["years"].tolist()
     (['007', '008'], ['2.5', ''])
     """
-    kind, gzipped = kind_of_file(Path(path))
-    if kind not in ("csv", "tsv"):
-        raise TableError(f"{path}: labels are read from CSV and TSV files, this is {kind}")
-    text = TextFile(Path(path), gzipped, DELIMITERS[kind])
-    header, _ = read_header(text)
-    if sample_column not in (None, *header):
-        raise TableError(
-            f"{path}: there is no column {quoted(sample_column)} for the sample names; "
-            f"the columns are {listed(header, 10)}"
-        )
-    sample = 0 if sample_column is None else header.index(sample_column)
-    rows: dict[str, list[str]] = {}
-    lines: dict[str, int] = {}
-    for line, row in islice(text.rows(), 1, None):
-        check_width(text, header, row, line)
-        name = row[sample]
-        problem = name_problem(name)
-        if name in lines:
-            problem = f"sample {quoted(name)} was on line {lines[name]} already; names must differ"
-        if problem is not None:
-            raise TableError(f"{path}: line {line}: {problem}")
-        rows[name], lines[name] = row, line
-    if not rows:
-        raise TableError(f"{path}: holds a header and no rows")
+    with file_errors(Path(path)):
+        kind, gzipped = kind_of_file(Path(path))
+        if kind not in ("csv", "tsv"):
+            raise TableError(f"labels are read from CSV and TSV files, this is {kind}")
+        text = TextFile(Path(path), gzipped, DELIMITERS[kind])
+        header, _ = read_header(text)
+        if sample_column not in (None, *header):
+            raise TableError(
+                f"there is no column {quoted(sample_column)} for the sample names; "
+                f"the columns are {listed(header, 10)}"
+            )
+        sample = 0 if sample_column is None else header.index(sample_column)
+        rows: dict[str, list[str]] = {}
+        lines: dict[str, int] = {}
+        for line, row in islice(text.rows(), 1, None):
+            check_width(text, header, row, line)
+            name = row[sample]
+            problem = name_problem(name)
+            if name in lines:
+                problem = (
+                    f"sample {quoted(name)} was on line {lines[name]} already; names must differ"
+                )
+            if problem is not None:
+                raise TableError(f"line {line}: {problem}")
+            rows[name], lines[name] = row, line
+        if not rows:
+            raise TableError("holds a header and no rows")
     cells = zip(header, zip(*rows.values(), strict=True), strict=True)
     columns = {name: text_array(list(column)) for name, column in cells}
     del columns[header[sample]]

@@ -13,14 +13,13 @@ import numpy as np
 from suquan.io._cells import label_array, text_array
 from suquan.io._delimited import open_delimited
 from suquan.io._errors import TableError, file_errors, listed
-from suquan.io._gct import open_gct
+from suquan.io._headed import open_gct, open_series_matrix
 from suquan.io._kinds import DELIMITERS, kind_of_file
 from suquan.io._matrices import open_h5ad
 from suquan.io._npz import open_npz
 from suquan.io._parquet import open_parquet
-from suquan.io._series_matrix import open_series_matrix
 from suquan.io._source import Block, ReadOptions, Source, Tiles, rows_at_once
-from suquan.io._table import Table, names_problem
+from suquan.io._table import Table, as_names
 from suquan.io._text import TextFile
 
 OPENERS = {"h5ad": open_h5ad, "npz": open_npz, "parquet": open_parquet}
@@ -94,7 +93,7 @@ def read_table(
     with file_errors(source.path):
         blocks = list(source.blocks())
         if not blocks:
-            raise TableError(f"{source.path}: holds a header and no rows")
+            raise TableError("holds a header and no rows")
         return _table(source, Block.join(blocks, source.orientation), slice(None), label_array)
 
 
@@ -164,21 +163,22 @@ def _options(samples, sample_names, label_columns, ignore_columns, layer) -> Rea
 def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
     """Open a file of any kind."""
     path = Path(path)
-    kind, gzipped = kind_of_file(path)
-    if options.layer is not None and kind != "h5ad":
-        raise TableError(f"{path}: layers are a part of h5ad files, not of {kind}; leave layer out")
-    place = OWN_PLACE.get(kind, options.samples)
-    if options.samples not in ("auto", place):
-        raise TableError(f"{path}: a {kind} file has its samples in {place}; leave samples out")
-    if kind in TEXT_OPENERS:
-        text = TextFile(path, gzipped, DELIMITERS[kind])
-        source = TEXT_OPENERS[kind](text, kind, options)
-    else:
-        source = OPENERS[kind](path, kind, options)
-    absent = listed(name for name in options.label_columns if name not in source.labels)
-    if kind in OWN_PLACE and absent:
-        found = listed(source.labels) or "none"
-        raise TableError(f"{path}: there is no label {absent}; there is {found}")
+    with file_errors(path):
+        kind, gzipped = kind_of_file(path)
+        if options.layer is not None and kind != "h5ad":
+            raise TableError(f"layers are a part of h5ad files, not of {kind}; leave layer out")
+        place = OWN_PLACE.get(kind, options.samples)
+        if options.samples not in ("auto", place):
+            raise TableError(f"a {kind} file has its samples in {place}; leave samples out")
+        if kind in TEXT_OPENERS:
+            text = TextFile(path, gzipped, DELIMITERS[kind])
+            source = TEXT_OPENERS[kind](text, kind, options)
+        else:
+            source = OPENERS[kind](path, kind, options)
+        absent = listed(name for name in options.label_columns if name not in source.labels)
+        if kind in OWN_PLACE and absent:
+            found = listed(source.labels) or "none"
+            raise TableError(f"there is no label {absent}; there is {found}")
     return source
 
 
@@ -198,24 +198,15 @@ def _table(source: Source, block: Block, part: slice, as_label=text_array) -> Ta
         samples, features, values = source.column_names[part], block.names, values.T
     values = np.ascontiguousarray(values)
     side = source.stored_orientation or source.orientation
-    try:
-        table = Table(values, samples, features, labels, side, source.kind)
-    except TableError as error:
-        raise TableError(f"{source.path}: {error}") from None
+    table = Table(values, samples, features, labels, side, source.kind)
     infinite = np.isinf(values)
     if infinite.any():
         i, j = np.argwhere(infinite)[0]
         raise TableError(
-            f"{source.path}: {listed([samples[i]])}, feature {listed([features[j]])}: the value is "
+            f"{listed([samples[i]])}, feature {listed([features[j]])}: the value is "
             "infinite; a table holds finite numbers and missing values"
         )
     return table
-
-
-def _check_samples(source: Source, names: list[str]) -> None:
-    problem = names_problem(names)
-    if problem is not None:
-        raise TableError(f"{source.path}: sample names: {problem}")
 
 
 def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
@@ -225,11 +216,11 @@ def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
     with file_errors(source.path):
         for block in _regroup(source.blocks(), n_rows):
             names = block.names.tolist()
-            _check_samples(source, [*sorted(seen.intersection(names)), *names])
+            as_names([*sorted(seen.intersection(names)), *names], "sample")
             yield _table(source, block, slice(len(seen), len(seen) + len(names)))
             seen.update(names)
-    if not seen:
-        raise TableError(f"{source.path}: holds a header and no rows")
+        if not seen:
+            raise TableError("holds a header and no rows")
 
 
 def _regroup(blocks: Iterator[Block], n_rows: int) -> Iterator[Block]:
@@ -249,14 +240,14 @@ def _regroup(blocks: Iterator[Block], n_rows: int) -> Iterator[Block]:
 
 def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in columns, turned through a temporary file."""
-    _check_samples(source, source.column_names)
     names: list[np.ndarray] = []
     with file_errors(source.path), Tiles() as tiles:
+        as_names(source.column_names, "sample")
         for block in source.blocks():
             names.append(block.names)
             tiles.add(block.values)
         if not names:
-            raise TableError(f"{source.path}: holds a header and no rows")
+            raise TableError("holds a header and no rows")
         features = np.concatenate(names)
         step = n_samples or rows_at_once(len(features))
         for start in range(0, len(source.column_names), step):

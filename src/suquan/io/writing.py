@@ -3,13 +3,13 @@
 import os
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import numpy as np
 
 from suquan.io._errors import TableError, file_errors, listed
-from suquan.io._gct import write_gct
+from suquan.io._headed import write_gct
 from suquan.io._kinds import KNOWN, kind_of_name
 from suquan.io._matrices import write_h5ad
 from suquan.io._npz import write_npz
@@ -57,7 +57,7 @@ def write_table(table: Table, path: str | os.PathLike) -> None:
         writer.write(table)
 
 
-class TableWriter:
+class TableWriter(AbstractContextManager):
     """Write a table in blocks of samples, with bounded memory.
 
     Where samples go in columns, and for npz files, the values wait in a temporary file in the folder of the
@@ -86,8 +86,9 @@ class TableWriter:
 
     def __init__(self, path: str | os.PathLike, *, orientation: str = "rows"):
         self.path = Path(path)
-        self.kind = kind_of_name(self.path)
-        check_destination(self.path)
+        with file_errors(self.path):
+            self.kind = kind_of_name(self.path)
+            check_destination(self.path)
         if orientation not in ("rows", "columns"):
             raise ValueError(f"orientation must be 'rows' or 'columns', got {orientation!r}")
         self.orientation = orientation
@@ -105,34 +106,33 @@ class TableWriter:
         """
         if self._closed:
             raise ValueError(f"{self.path}: the table is complete; open another writer")
-        if np.isinf(block.values).any():
-            raise TableError(f"{self.path}: a value is infinite; tables hold finite numbers")
-        if self._target is None:
-            self._target = self._start(block)
-        target, names = self._target, block.sample_names.tolist()
-        if target.features != block.feature_names.tolist():
-            raise TableError(f"{self.path}: a block has other features than the first")
-        if list(target.parts) != list(block.labels):
-            raise TableError(f"{self.path}: a block has other label columns than the first")
-        repeated = listed(name for name in names if name in target.samples)
-        if repeated:
-            raise TableError(f"{self.path}: {repeated} was written before; names must differ")
-        target.samples.update(dict.fromkeys(names))
-        for name, column in block.labels.items():
-            target.parts[name].append(column)
         with file_errors(self.path, UnicodeEncodeError):
+            if np.isinf(block.values).any():
+                raise TableError("a value is infinite; tables hold finite numbers")
+            if self._target is None:
+                self._target = self._start(block)
+            target, names = self._target, block.sample_names.tolist()
+            if target.features != block.feature_names.tolist():
+                raise TableError("a block has other features than the first")
+            if list(target.parts) != list(block.labels):
+                raise TableError("a block has other label columns than the first")
+            repeated = listed(name for name in names if name in target.samples)
+            if repeated:
+                raise TableError(f"{repeated} was written before; names must differ")
+            target.samples.update(dict.fromkeys(names))
+            for name, column in block.labels.items():
+                target.parts[name].append(column)
             self._writer.send(block)
 
     def _start(self, block: Table) -> Target:
         """Start the writer of the kind, with what the first block says."""
         if not block.n_features:
-            raise TableError(f"{self.path}: the table has no features")
+            raise TableError("the table has no features")
         features, dtype = block.feature_names.tolist(), block.values.dtype
         parts: dict[str, list[np.ndarray]] = {name: [] for name in block.labels}
-        target = Target(self._hidden, self.path, *self.kind, features, dtype, parts)
+        target = Target(self._hidden, *self.kind, features, dtype, parts)
         self._writer = WRITERS[target.kind][self.orientation == "columns"](target)
-        with file_errors(self.path):
-            next(self._writer)
+        next(self._writer)
         return target
 
     def close(self) -> None:
@@ -141,9 +141,9 @@ class TableWriter:
             return
         self._closed = True
         try:
-            if self._target is None or not self._target.samples:
-                raise TableError(f"{self.path}: there was no sample to write")
             with file_errors(self.path, UnicodeEncodeError):
+                if self._target is None or not self._target.samples:
+                    raise TableError("there was no sample to write")
                 with suppress(StopIteration):
                     self._writer.send(None)
                 os.replace(self._hidden, self.path)
@@ -158,9 +158,6 @@ class TableWriter:
             self._writer.close()
         self._hidden.unlink(missing_ok=True)
 
-    def __enter__(self) -> "TableWriter":
-        return self
-
     def __exit__(self, kind, *_) -> None:
         if kind is None:
             self.close()
@@ -172,9 +169,9 @@ def check_destination(path: Path) -> None:
     """Refuse a place that cannot be written to, before the work begins."""
     if "_series_matrix" in path.name:
         raise TableError(
-            f"{path}: series matrix files are read, not written; choose another kind ({KNOWN})"
+            f"series matrix files are read, not written; choose another kind ({KNOWN})"
         )
     if path.is_dir():
-        raise TableError(f"{path}: this is a directory; give a file")
+        raise TableError("this is a directory; give a file")
     if not path.resolve().parent.is_dir():
-        raise TableError(f"{path}: there is no folder {path.parent}; make it first")
+        raise TableError(f"there is no folder {path.parent}; make it first")
