@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 
 from suquan.io._cells import MISSING, is_number, is_suspect, label_array, number_problem
-from suquan.io._errors import TableError, file_errors, listed, one_line, quoted, require
+from suquan.io._errors import TableError, listed, one_line, quoted, require
 from suquan.io._source import Block, ReadOptions, Source, choose_orientation
 from suquan.io._table import name_problem, repeated_names
 from suquan.io._text import TextFile
@@ -203,14 +203,13 @@ def iter_blocks(plan: Plan, row_labels: dict) -> Iterator[Block]:
 @contextmanager
 def _located(plan: Plan) -> Iterator[None]:
     """Replace the parser's errors by one that names the line and the column."""
-    with file_errors(plan.text.path):
-        try:
-            yield
-        except TableError:
-            raise
-        except (ValueError, OSError, KeyError, NotImplementedError) as error:
-            unknown = TableError(f"cannot be parsed ({one_line(error)})")
-            raise find_problem(plan) or unknown from error
+    try:
+        yield
+    except TableError:
+        raise
+    except (ValueError, OSError, KeyError, NotImplementedError) as error:
+        unknown = TableError(f"cannot be parsed ({one_line(error)})")
+        raise find_problem(plan) or unknown from error
 
 
 def _parser_options(plan: Plan, size: int, quotes: bool) -> tuple:

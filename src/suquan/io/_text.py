@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from suquan.io import _source
-from suquan.io._errors import TableError, file_errors, one_line
+from suquan.io._errors import TableError, one_line
 
 BOM = b"\xef\xbb\xbf"
 
@@ -43,10 +43,7 @@ class TextFile:
     @contextmanager
     def open(self, skip: int = 0) -> Iterator[BinaryIO]:
         """The bytes of the file, after ``skip`` lines."""
-        with (
-            file_errors(self.path),
-            gzip.open(self.path) if self.gzipped else self.path.open("rb") as file,
-        ):
+        with gzip.open(self.path) if self.gzipped else self.path.open("rb") as file:
             for _ in range(skip):
                 file.readline()
             yield cast(BinaryIO, file)
