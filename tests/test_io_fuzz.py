@@ -17,7 +17,7 @@ from io_tables import series_matrix, small_table
 from suquan.io import (
     Table,
     TableError,
-    _delimited,
+    _source,
     iter_row_blocks,
     read_labels,
     read_table,
@@ -37,7 +37,7 @@ def read_or_refuse(path, **options):
     table = blocks = None
     with suppress(TableError):
         table = read_table(path, **options)
-    with suppress(TableError), mock.patch.object(_delimited, "_block_bytes", return_value=300):
+    with suppress(TableError), mock.patch.object(_source, "VALUES", 40):
         blocks = list(iter_row_blocks(path, rows_per_block=3, **options))
     assert (table is None) == (blocks is None)
     if table is not None:
@@ -294,7 +294,7 @@ def test_line_breaks_between_quotes_are_part_of_a_cell(tmp_path, notes, line_end
     csv.writer(text, lineterminator=line_end, quoting=quoting).writerows(rows)
     path = tmp_path / "t.csv"
     path.write_bytes(text.getvalue().encode())
-    with mock.patch.object(_delimited, "_block_bytes", return_value=64):
+    with mock.patch.object(_source, "VALUES", 8):
         blocks = list(iter_row_blocks(path, label_columns=["note"], rows_per_block=3))
     assert [note for block in blocks for note in block.labels["note"].tolist()] == notes
     assert [x for block in blocks for x in block.values[:, 0].tolist()] == list(range(len(notes)))

@@ -13,12 +13,11 @@ from itertools import islice
 
 import numpy as np
 
-from suquan.io import _source
 from suquan.io._cells import MISSING, is_number, is_suspect, label_array, number_problem
-from suquan.io._errors import TableError, file_errors, listed, one_line, quoted, require
+from suquan.io._errors import TableError, listed, one_line, quoted, require
 from suquan.io._source import Block, ReadOptions, Source, choose_orientation
 from suquan.io._table import name_problem, repeated_names
-from suquan.io._text import MEGABYTE, TextFile
+from suquan.io._text import TextFile
 
 WISH = "reading CSV and TSV files"
 ROWS_LOOKED_AT = 100  # rows in which a column must show its first value to count as text
@@ -40,7 +39,6 @@ class Plan:
     label_rows: frozenset[str] = frozenset()
     extra_rows: int = 0  # rows after the header that are no data (GCT 1.3)
     announced_rows: int | None = None  # rows of data that there must be (GCT)
-    line_bytes: int = MEGABYTE
 
     @property
     def strings(self) -> list[int]:
@@ -55,18 +53,17 @@ def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
     """Open a CSV or TSV file."""
     header, first_line = read_header(text)
     row_names = partial(text.row_names, first_line)
-    orientation, why = choose_orientation(text.path, options, header, row_names)
+    orientation, why = choose_orientation(options, header, row_names)
     ignored = _find_columns(text, header, options.ignore_columns, "ignore_columns")
     by_rows = orientation == "rows"
     labels = _find_columns(text, header, options.label_columns, "label_columns") if by_rows else []
     data = [j for j in range(1, len(header)) if j not in {*ignored, *labels}]
-    found, line_bytes = _find_text(text, header, data, by_rows)
+    found = _find_text(text, header, data, by_rows)
     numeric = [j for j in data if j not in set(found)]
     label_rows = frozenset() if by_rows else frozenset(options.label_columns)
     plan = Plan(text, header, first_line, orientation, numeric, found, labels, label_rows)
-    plan.line_bytes = line_bytes
     if not numeric:
-        raise find_problem(plan) or TableError(f"{text.path}: there is no column of numbers")
+        raise find_problem(plan) or TableError("there is no column of numbers")
     return replace(source_of_plan(plan, kind, {}), why=why)
 
 
@@ -75,11 +72,9 @@ def plan_matrix(
 ) -> Plan:
     """The plan for a format that says itself which columns are samples; `line` is that of the header."""
     if not numeric:
-        raise TableError(f"{text.path}: there is no column of values")
-    _, line_bytes = _find_text(text, header, numeric, labels_allowed=False)
-    plan = Plan(text, header, line + extra_rows, "columns", numeric, [], [])
-    plan.extra_rows, plan.line_bytes = extra_rows, line_bytes
-    return plan
+        raise TableError("there is no column of values")
+    _find_text(text, header, numeric, labels_allowed=False)
+    return Plan(text, header, line + extra_rows, "columns", numeric, [], [], extra_rows=extra_rows)
 
 
 def source_of_plan(plan: Plan, kind: str, labels: dict[str, np.ndarray]) -> Source:
@@ -93,18 +88,16 @@ def read_header(text: TextFile) -> tuple[list[str], int]:
     """Cells of the header and the number of its line."""
     line, header = next(text.rows(), (0, []))
     if not header:
-        raise TableError(f"{text.path}: holds no header; a table has a header and rows")
+        raise TableError("holds no header; a table has a header and rows")
     if len(header) < 2:
-        raise TableError(f"{text.path}: line {line} {_one_cell_hint(text, header[0])}")
+        raise TableError(f"line {line} {_one_cell_hint(text, header[0])}")
     for j, name in enumerate(header):
         problem = None if j == 0 and not name else name_problem(name)
         if problem is not None:
-            raise TableError(f"{text.path}: header, column {j + 1}: {problem}")
+            raise TableError(f"header, column {j + 1}: {problem}")
     repeated = listed(repeated_names(header))
     if repeated:
-        raise TableError(
-            f"{text.path}: the header has {repeated} more than once; names must differ"
-        )
+        raise TableError(f"the header has {repeated} more than once; names must differ")
     return header, line
 
 
@@ -125,47 +118,40 @@ def _find_columns(text: TextFile, header: list[str], names, option: str) -> list
     absent = [name for name in names if name not in header[1:]]
     if absent:
         raise TableError(
-            f"{text.path}: {option} names {listed(absent)}, which is none of its columns "
-            f"({listed(header[1:])})"
+            f"{option} names {listed(absent)}, which is none of its columns ({listed(header[1:])})"
         )
     return [header.index(name) for name in names]
 
 
 def _find_text(
     text: TextFile, header: list[str], columns: list[int], labels_allowed: bool
-) -> tuple[list[int], int]:
-    """The columns whose first cell that is not missing is text, and the length of the longest line seen."""
-    undecided, found, line_bytes = columns, [], 0
+) -> list[int]:
+    """The columns whose first cell that is not missing is text."""
+    undecided, found, line = columns, [], 0
     for line, row in islice(text.rows(), 1, 1 + ROWS_LOOKED_AT):
         check_width(text, header, row, line)
-        _check_first_cell(text, header[0], row[0], line)
-        line_bytes = max(line_bytes, sum(map(len, row)) + len(row))
+        is_called = not header[0] or header[0].lower() in NAME_HEADERS
+        if not is_called and is_number(row[0]) and not row[0].strip().isdigit():
+            raise TableError(
+                f"line {line}: the first column holds the names of the rows, but {quoted(row[0])} is a "
+                "measurement; put names first, or, if these are the names, call the column 'name' "
+                f"instead of {quoted(header[0])}"
+            )
         for j in undecided if labels_allowed else ():
             if row[j] not in MISSING and not is_number(row[j]):
                 if is_suspect(row[j]):
                     problem = f"is neither a number nor plain text ({number_problem(row[j])})"
                     raise TableError(
-                        f"{text.path}: line {line}, column {quoted(header[j])}: {quoted(row[j])} {problem}; "
+                        f"line {line}, column {quoted(header[j])}: {quoted(row[j])} {problem}; "
                         "correct it, or name the column in label_columns or ignore_columns"
                     )
                 found.append(j)
         undecided = [j for j in undecided if row[j] in MISSING]
         if not undecided:
             break
-    if not line_bytes:
-        raise TableError(f"{text.path}: holds a header and no rows")
-    return found, line_bytes
-
-
-def _check_first_cell(text: TextFile, header: str, cell: str, line: int) -> None:
-    """Refuse a measurement where the name should stand."""
-    called = not header or header.lower() in NAME_HEADERS
-    if not called and is_number(cell) and not cell.strip().isdigit():
-        raise TableError(
-            f"{text.path}: line {line}: the first column holds the names of the rows, but {quoted(cell)} is a "
-            f"measurement; put names first, or, if these are the names, call the column 'name' instead of "
-            f"{quoted(header)}"
-        )
+    if not line:
+        raise TableError("holds a header and no rows")
+    return found
 
 
 def check_width(text: TextFile, header: list[str], row: list[str], line: int) -> None:
@@ -180,53 +166,50 @@ def check_width(text: TextFile, header: list[str], row: list[str], line: int) ->
     elif text.delimiter == ",":
         hint = "check the line for decimal commas and unquoted commas"
     cells = f"line {line} has {len(row)} cells, the header has {len(header)}"
-    raise TableError(f"{text.path}: {cells}; {hint}")
+    raise TableError(f"{cells}; {hint}")
 
 
 # ---------------------------------------------------------------------------------------- blocks of values
 
 
-def iter_blocks(plan: Plan, row_labels: dict, n_rows: int | None) -> Iterator[Block]:
+def iter_blocks(plan: Plan, row_labels: dict) -> Iterator[Block]:
     """Blocks of rows of the file, checked; at the end the rows that are labels are put into `row_labels`."""
-    arrow_csv = require("pyarrow.csv", "io", WISH)
-    size = _block_bytes(plan.line_bytes, n_rows)
-    quotes = plan.text.has_quotes(plan.first_line)
-    if quotes:  # PyArrow would read past text after a closing quote, or a quote left open.
-        for _ in plan.text.rows():
-            pass
-    options = _parser_options(plan, size, quotes)
+    arrow, arrow_csv = require("pyarrow", "io", WISH), require("pyarrow.csv", "io", WISH)
     labels: dict[str, list[str]] = {}
     count = 0
     with _located(plan):
-        for stream in plan.text.streams(plan.first_line, size):
-            for batch in arrow_csv.open_csv(stream, *options):
+        for part in plan.text.parts(plan.first_line):
+            # A thread of PyArrow's may be the last to let go of the memory, so PyArrow owns it.
+            memory = arrow.allocate_buffer(len(part))
+            memoryview(memory).cast("B")[:] = part
+            options = _parser_options(plan, len(part), b'"' in part)
+            del part
+            for batch in arrow_csv.open_csv(arrow.BufferReader(memory), *options):
                 count += batch.num_rows
                 block = _block(plan, batch, labels)
                 if len(block.names):
                     yield block
     if plan.announced_rows not in (None, count):
         raise TableError(
-            f"{plan.text.path}: line 2 announces {plan.announced_rows} features, the file has {count}; "
+            f"line 2 announces {plan.announced_rows} features, the file has {count}; "
             "it is truncated or line 2 is wrong"
         )
     row_labels.update({name: label_array(cells) for name, cells in labels.items()})
     absent = listed(sorted(plan.label_rows.difference(labels)))
     if absent:
-        where = f"{plan.text.path}: label_columns names"
-        raise TableError(f"{where} {absent}, which is none of its rows")
+        raise TableError(f"label_columns names {absent}, which is none of its rows")
 
 
 @contextmanager
 def _located(plan: Plan) -> Iterator[None]:
     """Replace the parser's errors by one that names the line and the column."""
-    with file_errors(plan.text.path):
-        try:
-            yield
-        except TableError:
-            raise
-        except (ValueError, OSError, KeyError, NotImplementedError) as error:
-            unknown = TableError(f"{plan.text.path}: cannot be parsed ({one_line(error)})")
-            raise find_problem(plan) or unknown from error
+    try:
+        yield
+    except TableError:
+        raise
+    except (ValueError, OSError, KeyError, NotImplementedError) as error:
+        unknown = TableError(f"cannot be parsed ({one_line(error)})")
+        raise find_problem(plan) or unknown from error
 
 
 def _parser_options(plan: Plan, size: int, quotes: bool) -> tuple:
@@ -237,6 +220,7 @@ def _parser_options(plan: Plan, size: int, quotes: bool) -> tuple:
     types = dict.fromkeys(map(str, texts), arrow.string())
     types |= dict.fromkeys(map(str, plan.numeric), number)
     every = [str(j) for j in range(len(plan.header))]
+    quotes = quotes and plan.text.quoted
     return (
         arrow_csv.ReadOptions(column_names=every, use_threads=False, block_size=size),
         arrow_csv.ParseOptions(
@@ -253,13 +237,6 @@ def _parser_options(plan: Plan, size: int, quotes: bool) -> tuple:
     )
 
 
-def _block_bytes(line_bytes: int, n_rows: int | None) -> int:
-    """Bytes parsed at a time: 1 to 32 MiB, but several lines at least; a line must fit in two such parts."""
-    most = 8 * _source.VALUES
-    wanted = most if n_rows is None else n_rows * line_bytes
-    return max(MEGABYTE, 8 * line_bytes, min(wanted, most))
-
-
 def _block(plan: Plan, batch, labels: dict[str, list[str]]) -> Block:
     names = batch.column(0).to_pylist()
     strings = {plan.header[j]: batch.column(1 + i).to_pylist() for i, j in enumerate(plan.strings)}
@@ -269,7 +246,7 @@ def _block(plan: Plan, batch, labels: dict[str, list[str]]) -> Block:
     values = _numbers(columns, len(names))
     texts = (cell for j in plan.text_columns for cell in strings[plan.header[j]])
     if values is None or any(map(name_problem, names)) or any(map(_is_not_text, texts)):
-        raise find_problem(plan) or TableError(f"{plan.text.path}: cannot be parsed")
+        raise find_problem(plan) or TableError("cannot be parsed")
     return Block(np.array(names), values, {name: np.array(c) for name, c in strings.items()})
 
 
@@ -291,7 +268,7 @@ def _take_label_rows(plan: Plan, names: list[str], columns: list, labels: dict[s
     for i, name in enumerate(names):
         if name in plan.label_rows:
             if name in labels:
-                raise TableError(f"{plan.text.path}: the row {quoted(name)} occurs more than once")
+                raise TableError(f"the row {quoted(name)} occurs more than once")
             labels[name] = [column[i].as_py() for column in columns]
     rows = [i for i, name in enumerate(names) if name not in plan.label_rows]
     numbers = []
@@ -314,7 +291,7 @@ def find_problem(plan: Plan) -> TableError | None:
     try:
         for line, row in islice(plan.text.rows(), 1 + plan.extra_rows, None):
             check_width(plan.text, plan.header, row, line)
-            _check_row(plan, row, f"{plan.text.path}: line {line}")
+            _check_row(plan, row, f"line {line}")
     except TableError as problem:
         return problem
     return None
@@ -329,23 +306,16 @@ def _check_row(plan: Plan, row: list[str], where: str) -> None:
     for j in plan.numeric:
         problem = number_problem(row[j])
         if problem is not None:
-            where += f", column {quoted(plan.header[j])}"
-            advice = _advice(plan, row[0], plan.header[j])
-            raise TableError(
-                f"{where}: {quoted(row[j])} is not a usable number; {problem}; {advice}"
-            )
+            advice = "a column that is no feature goes into label_columns or ignore_columns"
+            if plan.orientation == "columns":
+                advice = (
+                    f"a column that is no sample goes into ignore_columns ({quoted(plan.header[j])}), "
+                    f"a row that is a label into label_columns ({quoted(row[0])})"
+                )
+            where += f", column {quoted(plan.header[j])}: {quoted(row[j])}"
+            raise TableError(f"{where} is not a usable number; {problem}; {advice}")
     for j in plan.text_columns:
         if _is_not_text(row[j]):
-            raise TableError(
-                f"{where}, column {quoted(plan.header[j])}: {quoted(row[j])} in a column of text; correct it, "
-                "or name the column in label_columns or ignore_columns"
-            )
-
-
-def _advice(plan: Plan, row_name: str, column: str) -> str:
-    if plan.orientation == "columns":
-        return (
-            f"a column that is no sample goes into ignore_columns ({quoted(column)}), a row that is a "
-            f"label into label_columns ({quoted(row_name)})"
-        )
-    return "a column that is no feature goes into label_columns or ignore_columns"
+            where += f", column {quoted(plan.header[j])}: {quoted(row[j])}"
+            advice = "correct it, or name the column in label_columns or ignore_columns"
+            raise TableError(f"{where} in a column of text; {advice}")

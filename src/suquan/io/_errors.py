@@ -2,11 +2,11 @@
 
 import gzip
 import importlib
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 PROBLEMS: dict[type[Exception], str] = {
@@ -33,6 +33,8 @@ class TableError(ValueError):
     ...     print(error)
     nowhere.csv: there is no such file; check the path
     """
+
+    names_file = False  # whether the message begins with the file, which `file_errors` sees to
 
 
 def require(module: str, extra: str, wish: str):
@@ -66,20 +68,26 @@ def listed(names: Iterable[object], limit: int = 5) -> str:
 
 
 @contextmanager
-def file_errors(path: Path, *others: type[BaseException]) -> Iterator[None]:
-    """Turn what goes wrong with a file, and the parser's own exceptions, into TableError."""
+def file_errors(path: str | os.PathLike, *others: type[BaseException]) -> Iterator[None]:
+    """Name the file in every TableError, and make one of what goes wrong with it and of the parser's own."""
     try:
         yield
-    except TableError:
-        raise
+    except TableError as error:
+        raise error if error.names_file else _named(path, str(error)) from error.__cause__
     except tuple(PROBLEMS) as error:
         problem = next(said for kind, said in PROBLEMS.items() if isinstance(error, kind))
-        raise TableError(f"{path}: {problem}") from None
+        raise _named(path, problem) from None
     except DAMAGE as error:
-        cure = "fetch or write it again"
-        raise TableError(f"{path}: damaged or truncated ({one_line(error)}); {cure}") from error
+        said = f"damaged or truncated ({one_line(error)}); fetch or write it again"
+        raise _named(path, said) from error
     except OSError as error:
-        raise TableError(f"{path}: cannot be used ({one_line(error)})") from error
+        raise _named(path, f"cannot be used ({one_line(error)})") from error
     except others as error:
         reason = f"{type(error).__name__}: {one_line(error)}"
-        raise TableError(f"{path}: damaged, or not of its kind ({reason})") from error
+        raise _named(path, f"damaged, or not of its kind ({reason})") from error
+
+
+def _named(path: str | os.PathLike, problem: str) -> TableError:
+    error = TableError(f"{os.fspath(path)}: {problem}")
+    error.names_file = True
+    return error

@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 from typing import NamedTuple
 
-from suquan.io._errors import TableError, file_errors
+from suquan.io._errors import TableError
 
 SUFFIXES = {
     ".csv": "csv",
@@ -53,28 +53,27 @@ def kind_of_name(path: Path) -> FileKind:
     kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
     if kind is None and suffixes and suffixes[-1] in ARRAYS:
         raise TableError(
-            f"{path}: arrays are opened in blocks, by suquan.io.open_blocks, and written by write_blocks"
+            "arrays are opened in blocks, by suquan.io.open_blocks, and written by write_blocks"
         )
     if kind is None or (gzipped and kind not in TEXT_KINDS):
-        raise TableError(f"{path}: the kind of table follows from the name; known are {KNOWN}")
+        raise TableError(f"the kind of table follows from the name; known are {KNOWN}")
     return FileKind(kind, gzipped)
 
 
 def kind_of_file(path: Path) -> FileKind:
     """Kind of an existing file; a tab-separated one that opens like a series matrix is one."""
     kind, gzipped = kind_of_name(path)
-    with file_errors(path):
-        with path.open("rb") as file:
-            start = file.read(8)
-        if not start:
-            raise TableError(f"{path}: the file is empty; a table has a header and rows")
-        if gzipped and not start.startswith(b"\x1f\x8b"):
-            raise TableError(f"{path}: not gzip-compressed data; name it without .gz")
-        for signature, what in SIGNATURES.items():
-            if kind in TEXT_KINDS and not gzipped and start.startswith(signature):
-                raise TableError(f"{path}: named as {kind} text, but this is {what}")
-        if kind == "tsv":
-            with gzip.open(path) if gzipped else path.open("rb") as text:
-                first = text.read(16).removeprefix(b"\xef\xbb\xbf").lstrip()
-            kind = "series_matrix" if first.startswith(b"!") else kind
+    with path.open("rb") as file:
+        start = file.read(8)
+    if not start:
+        raise TableError("the file is empty; a table has a header and rows")
+    if gzipped and not start.startswith(b"\x1f\x8b"):
+        raise TableError("not gzip-compressed data; name it without .gz")
+    for signature, what in SIGNATURES.items():
+        if kind in TEXT_KINDS and not gzipped and start.startswith(signature):
+            raise TableError(f"named as {kind} text, but this is {what}")
+    if kind == "tsv":
+        with gzip.open(path) if gzipped else path.open("rb") as text:
+            first = text.read(16).removeprefix(b"\xef\xbb\xbf").lstrip()
+        kind = "series_matrix" if first.startswith(b"!") else kind
     return FileKind(kind, gzipped)

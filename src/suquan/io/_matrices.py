@@ -23,7 +23,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from suquan.io._errors import TableError, file_errors, listed, quoted, require
-from suquan.io._sinks import Sink, Target
+from suquan.io._sinks import Target, Writer, received
 from suquan.io._source import MatrixNames, ReadOptions, Source, matrix_source
 from suquan.io._table import Table, as_values, check_matrix
 
@@ -96,8 +96,8 @@ class Matrix(ABC):
             self.check(self.stamps([start, stop]) == [stamp], another)
             values = as_values(self.read(start, stop))
             self.check(self.stamps([start, stop]) == [stamp], another)
-        expected = values.shape == (stop - start, self.shape[1]) and values.dtype == self.dtype
-        self.check(expected, f"rows {start} to {stop - 1} have shape {values.shape}")
+            expected = values.shape == (stop - start, self.shape[1]) and values.dtype == self.dtype
+            self.check(expected, f"rows {start} to {stop - 1} have shape {values.shape}")
         return values
 
     def check_header(self, shape: Sequence[int], dtype: np.dtype) -> None:
@@ -109,7 +109,7 @@ class Matrix(ABC):
         """Refuse a file that is not the same as before."""
         if not same:
             raise TableError(
-                f"{self.path}: changed since it was opened ({change}); open it again with open_blocks, and "
+                f"changed since it was opened ({change}); open it again with open_blocks, and "
                 "leave it alone until the work is done"
             )
 
@@ -126,12 +126,10 @@ def digest(states: Sequence[Any]) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
-def refuse_layer(path: Path, options: ReadOptions, kind: str) -> None:
+def refuse_layer(options: ReadOptions, kind: str) -> None:
     """Refuse a layer where there are none."""
     if options.layer is not None:
-        raise TableError(
-            f"{path}: layers are a part of AnnData files, not of {kind}; leave layer out"
-        )
+        raise TableError(f"layers are a part of AnnData files, not of {kind}; leave layer out")
 
 
 class NpyMatrix(Matrix):
@@ -142,14 +140,14 @@ class NpyMatrix(Matrix):
     @classmethod
     def open(cls, path: Path, options: ReadOptions) -> NpyMatrix:
         """Read the header."""
-        refuse_layer(path, options, "npy")
+        refuse_layer(options, "npy")
         with file_errors(path, Exception):
             array = npy.open_memmap(path, mode="r")
             expected, size = array.offset + array.nbytes, os.stat(path).st_size
-        check_matrix(path, array.shape, array.dtype, "the array")
+        check_matrix(array.shape, array.dtype, "the array")
         if size != expected:
             raise TableError(
-                f"{path}: has {size} bytes, its header asks for {expected}; the file is damaged"
+                f"has {size} bytes, its header asks for {expected}; the file is damaged"
             )
         return cls(path, (array.shape[0], array.shape[1]), array.dtype, options)
 
@@ -185,8 +183,8 @@ class H5adMatrix(Matrix):
     def open(cls, path: Path, options: ReadOptions) -> H5adMatrix:
         """Look at the matrix without reading it."""
         with cls.opened(path) as root:
-            X = _find(path, root, options)
-            check_matrix(path, X.shape, X.dtype, _called(options))
+            X = _find(root, options)
+            check_matrix(X.shape, X.dtype, _called(options))
             chunks = getattr(X, "shards", None) or getattr(X, "chunks", None) or (1,)
             n, p = map(int, X.shape)
             by_feature = getattr(X, "format", "") == "csc"
@@ -201,7 +199,7 @@ class H5adMatrix(Matrix):
             obs, var = io.read_elem(root["obs"]), io.read_elem(root["var"])
         if self.shape != (len(obs), len(var)):
             raise TableError(
-                f"{self.path}: {_called(self.options)} has shape {self.shape} for {len(obs)} samples and "
+                f"{_called(self.options)} has shape {self.shape} for {len(obs)} samples and "
                 f"{len(var)} features"
             )
         columns = [name for name in obs.columns if name not in self.options.ignore_columns]
@@ -211,7 +209,7 @@ class H5adMatrix(Matrix):
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows (features, where it is stored by feature); what a sparse matrix does not store is zero."""
         with self.opened(self.path) as root:
-            X = _find(self.path, root, self.options)
+            X = _find(root, self.options)
             self.check_header(X.shape, X.dtype)
             part = X[:, start:stop] if self.by_feature else X[start:stop]
             dense = part.toarray() if hasattr(part, "toarray") else np.asarray(part)
@@ -228,17 +226,17 @@ class ZarrMatrix(H5adMatrix):
     def opened(path: Path) -> Iterator[Any]:
         """The array or group."""
         zarr = require("zarr", "dask", ZARR_WISH)
-        if not path.exists():
-            raise TableError(f"{path}: there is no such folder; check the path")
-        if not path.is_dir():
-            raise TableError(f"{path}: a zarr array is a folder, this is a file; unpack it")
         with file_errors(path, Exception):
+            if not path.exists():
+                raise TableError("there is no such folder; check the path")
+            if not path.is_dir():
+                raise TableError("a zarr array is a folder, this is a file; unpack it")
             yield zarr.open(str(path), mode="r")
 
     def stamps(self, bounds: Sequence[int]) -> list[int]:
         """Of the metadata and of the chunks that hold the rows; of a sparse matrix, of all its files."""
         with self.opened(self.path) as root:
-            X = _find(self.path, root, self.options)
+            X = _find(root, self.options)
         if hasattr(X, "group"):
             files = sorted((self.path / X.group.path).rglob("*"))
             return [digest([_state(file) for file in files])] * (len(bounds) - 1)
@@ -252,17 +250,17 @@ class ZarrMatrix(H5adMatrix):
         return stamps
 
 
-def _find(path: Path, root: Any, options: ReadOptions) -> Any:
+def _find(root: Any, options: ReadOptions) -> Any:
     """X or a layer, not yet read: a dense dataset, or a sparse one of anndata."""
     stored, what = root, _called(options)
     if hasattr(root, "dtype"):
-        refuse_layer(path, options, "a zarr array")
+        refuse_layer(options, "a zarr array")
     else:
         layers = {name: f"layers/{name}" for name in root.get("layers", ())}
         key = "X" if options.layer is None else layers.get(options.layer)
         if key is None or key not in root:
             raise TableError(
-                f"{path}: has no {what}; give an array, or a file written by AnnData "
+                f"has no {what}; give an array, or a file written by AnnData "
                 f"(layers: {listed(layers) or 'none'})"
             )
         stored = root[key]
@@ -270,7 +268,7 @@ def _find(path: Path, root: Any, options: ReadOptions) -> Any:
     if kind in ("csr_matrix", "csc_matrix"):
         return require("anndata.io", "anndata", H5AD_WISH).sparse_dataset(stored)
     if kind != "array" or not hasattr(stored, "dtype"):
-        raise TableError(f"{path}: {what} is stored as {kind}; wanted is a matrix")
+        raise TableError(f"{what} is stored as {kind}; wanted is a matrix")
     return stored
 
 
@@ -322,21 +320,16 @@ def write_names(root: Any, samples: list[str], features: list[str], labels: dict
     root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
 
 
-class H5adSink(Sink):
+def write_h5ad(target: Target) -> Writer:
     """X grows block by block; names and labels are written at the end."""
-
-    def __init__(self, target: Target):
-        super().__init__(target)
-        h5py = require("h5py", "anndata", H5AD_WISH)
-        require("anndata.io", "anndata", H5AD_WISH)
-        bad = [name for name in target.labels if "/" in name or name == "_index"]
-        if bad:
-            raise TableError(
-                f"{target.name}: {listed(bad)} cannot name a column of obs; rename the label"
-            )
-        p = len(target.features)
-        self._file = h5py.File(target.path, "w")
-        self._X = self._file.create_dataset(
+    h5py = require("h5py", "anndata", H5AD_WISH)
+    require("anndata.io", "anndata", H5AD_WISH)
+    bad = [name for name in target.parts if "/" in name or name == "_index"]
+    if bad:
+        raise TableError(f"{listed(bad)} cannot name a column of obs; rename the label")
+    p = len(target.features)
+    with h5py.File(target.path, "w") as file:
+        X = file.create_dataset(
             "X",
             shape=(0, p),
             maxshape=(None, p),
@@ -345,18 +338,12 @@ class H5adSink(Sink):
             compression="gzip",
             fletcher32=True,
         )
-        self._X.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+        X.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
 
-    def write(self, block: Table) -> None:
-        """Append samples."""
-        n_before = self._X.shape[0]
-        self._X.resize(n_before + block.n_samples, axis=0)
-        self._X[n_before:] = block.values
+        def add(block: Table) -> None:
+            n_before = X.shape[0]
+            X.resize(n_before + block.n_samples, axis=0)
+            X[n_before:] = block.values
 
-    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
-        """Write names and labels."""
-        write_names(self._file, samples, self.target.features, labels)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        yield from received(add)
+        write_names(file, list(target.samples), target.features, target.labels)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from suquan.io._errors import TableError, file_errors, listed, quoted
-from suquan.io._sinks import Sink, Target
+from suquan.io._sinks import Target, Writer, received
 from suquan.io._source import MatrixNames, ReadOptions, Source, matrix_source
-from suquan.io._table import Table, as_label_column, check_matrix, decode_names
+from suquan.io._table import as_label_column, check_matrix, decode_names
 
 FEATURES = ("features", "feature_names")
 SAMPLES = ("samples", "sample_names")
@@ -43,14 +43,14 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 def open_npz(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a NumPy archive."""
     with _opened(path) as archive:
-        members = dict(_members(archive, path))
+        members = dict(_members(archive))
         if "X" not in members:
             found = f"the file has {listed(members) or 'no array'}"
-            raise TableError(f"{path}: a table in an npz file is its array 'X'; {found}")
+            raise TableError(f"a table in an npz file is its array 'X'; {found}")
         X = members["X"]
-        check_matrix(path, X.shape, X.dtype, "X")
-        samples = _names(path, archive, members, SAMPLES, X.shape[0])
-        features = _names(path, archive, members, FEATURES, X.shape[1])
+        check_matrix(X.shape, X.dtype, "X")
+        samples = _names(archive, members, SAMPLES, X.shape[0])
+        features = _names(archive, members, FEATURES, X.shape[1])
         # Every further array with one number or text per sample is a label.
         taken = {"X", *FEATURES, *SAMPLES, *options.ignore_columns}
         labels = {
@@ -62,7 +62,7 @@ def open_npz(path: Path, kind: str, options: ReadOptions) -> Source:
     return matrix_source(path, kind, names, lambda n: _parts(path, X, n), X.fortran)
 
 
-def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[tuple[str, Member]]:
+def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, Member]]:
     for info in archive.infolist():
         if not info.filename.endswith(".npy"):
             continue
@@ -71,7 +71,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[tuple[str, Member
             expected = file.tell() + math.prod(member.shape) * member.dtype.itemsize
         if not member.dtype.hasobject and info.file_size != expected:
             raise TableError(
-                f"{path}: {info.filename} holds {info.file_size} bytes, its header asks for {expected}; "
+                f"{info.filename} holds {info.file_size} bytes, its header asks for {expected}; "
                 "the file is damaged"
             )
         yield info.filename.removesuffix(".npy"), member
@@ -91,15 +91,15 @@ def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         return npy.read_array(file, allow_pickle=False)
 
 
-def _names(path: Path, archive, members, keys: tuple[str, str], length: int) -> list[str]:
+def _names(archive, members, keys: tuple[str, str], length: int) -> list[str]:
     key = next((key for key in keys if key in members), None)
     if key is None:
         return [f"{keys[0].removesuffix('s')}_{i}" for i in range(1, length + 1)]
     shape, _, dtype = members[key]
     if shape != (length,):
-        raise TableError(f"{path}: {quoted(key)} has shape {shape}, X asks for ({length},)")
+        raise TableError(f"{quoted(key)} has shape {shape}, X asks for ({length},)")
     if dtype.kind not in "SUiu":
-        raise TableError(f"{path}: {quoted(key)} must hold text, not {dtype}")
+        raise TableError(f"{quoted(key)} must hold text, not {dtype}")
     names = _read(archive, key)
     return [str(name) for name in (decode_names(names) if dtype.kind == "S" else names)]
 
@@ -116,50 +116,33 @@ def _parts(path: Path, X: Member, step: int) -> Iterator[np.ndarray]:
                 raise EOFError("X ends early")
             yield np.frombuffer(data, X.dtype).reshape(-1, width)
         if file.read(1):  # also makes zipfile compare the checksum
-            raise TableError(f"{path}: X is longer than its header says; the file is damaged")
+            raise TableError("X is longer than its header says; the file is damaged")
 
 
-class NpzSink(Sink):
+def write_npz(target: Target) -> Writer:
     """X waits in a temporary file, because its header needs the number of samples."""
-
-    def __init__(self, target: Target):
-        super().__init__(target)
-        for name in target.labels:
-            if name in ("X", *FEATURES, *SAMPLES) or "/" in name or "\\" in name:
-                raise TableError(
-                    f"{target.name}: {quoted(name)} cannot name a label in an npz file; rename it"
-                )
-        self._X = tempfile.TemporaryFile(dir=target.path.parent)  # noqa: SIM115
-
-    def write(self, block: Table) -> None:
-        """Append samples."""
-        self._X.write(np.ascontiguousarray(block.values, dtype=self.target.dtype).data)
-
-    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
-        """Write the archive, compressed."""
-        features = self.target.features
+    for name in target.parts:
+        if name in ("X", *FEATURES, *SAMPLES) or "/" in name or "\\" in name:
+            raise TableError(f"{quoted(name)} cannot name a label in an npz file; rename it")
+    with tempfile.TemporaryFile(dir=target.path.parent) as X:
+        yield from received(
+            lambda block: X.write(block.values.astype(target.dtype, order="C").data)
+        )
         header = {
-            "descr": npy.dtype_to_descr(self.target.dtype),
+            "descr": npy.dtype_to_descr(target.dtype),
             "fortran_order": False,
-            "shape": (len(samples), len(features)),
+            "shape": (len(target.samples), len(target.features)),
         }
-        arrays = {"features": np.array(features), "samples": np.array(samples), **labels}
-        with zipfile.ZipFile(self.target.path, "w", zipfile.ZIP_DEFLATED) as archive:
-            self._X.seek(0)
-            with _member(archive, "X") as file:
-                npy.write_array_header_1_0(file, header)
-                shutil.copyfileobj(self._X, file, 2**20)
-            for name, array in arrays.items():
-                with _member(archive, name) as file:
-                    npy.write_array(file, array, allow_pickle=False)
-
-    def close(self) -> None:
-        """Throw away the file of values."""
-        self._X.close()
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    # A fixed date, so that the same table gives the same bytes.
-    info = zipfile.ZipInfo(name + ".npy", date_time=(1980, 1, 1, 0, 0, 0))
-    info.compress_type = zipfile.ZIP_DEFLATED
-    return archive.open(info, "w", force_zip64=True)
+        names = {"features": target.features, "samples": list(target.samples)}
+        with zipfile.ZipFile(target.path, "w") as archive:
+            for name, array in {"X": None, **names, **target.labels}.items():
+                # A fixed date, so that the same table gives the same bytes.
+                info = zipfile.ZipInfo(name + ".npy", date_time=(1980, 1, 1, 0, 0, 0))
+                info.compress_type = zipfile.ZIP_DEFLATED
+                with archive.open(info, "w", force_zip64=True) as file:
+                    if array is not None:
+                        npy.write_array(file, np.array(array), allow_pickle=False)
+                    else:
+                        npy.write_array_header_1_0(file, header)
+                        X.seek(0)
+                        shutil.copyfileobj(X, file, 2**20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,17 @@ import numpy as np
 
 from suquan.io._errors import TableError, file_errors, listed, quoted, require
 from suquan.io._matrices import Matrix, refuse_layer
-from suquan.io._sinks import Sink, Target, TurnedSink
+from suquan.io._sinks import Target, Writer, received, turned
 from suquan.io._source import (
     Block,
     MatrixNames,
     ReadOptions,
     Source,
+    Tiles,
     choose_orientation,
     rows_at_once,
 )
-from suquan.io._table import Table, repeated_names
+from suquan.io._table import repeated_names
 
 WISH = "reading and writing Parquet files"
 LABEL = {b"suquan": b"label"}  # marks a column of numbers that is no feature
@@ -35,7 +36,6 @@ SMALL = {"float", "halffloat", "int8", "int16", "uint8", "uint16"}  # float32 ho
 class Columns:
     """The columns of a file, sorted by what they hold."""
 
-    path: Path
     name: str
     numeric: list[str]
     labels: list[str]
@@ -46,9 +46,9 @@ class Columns:
         columns = {name: table.column(name) for name in table.column_names}
         numbers = np.empty((len(self.numeric) if values else 0, len(table)), dtype=self.dtype)
         for row, name in zip(numbers, self.numeric, strict=False):
-            row[:] = _numbers(self.path, columns[name], name)
-        labels = {name: _label(self.path, columns[name], name) for name in self.labels}
-        return Block(_names(self.path, columns[self.name]), numbers.T, labels)
+            row[:] = _numbers(columns[name], name)
+        labels = {name: _label(columns[name], name) for name in self.labels}
+        return Block(_names(columns[self.name]), numbers.T, labels)
 
 
 @contextmanager
@@ -56,28 +56,28 @@ def _opened(path: Path, options: ReadOptions) -> Iterator[tuple[Any, Columns, st
     """The file, its columns, where its samples lie, and who says so."""
     require("pyarrow", "io", WISH)
     parquet = require("pyarrow.parquet", "io", WISH)
-    with file_errors(path, Exception):
-        file = parquet.ParquetFile(path, page_checksum_verification=True)
-    with file:
-        yield file, *_columns(path, file, options)
+    with (
+        file_errors(path, Exception),
+        parquet.ParquetFile(path, page_checksum_verification=True) as file,
+    ):
+        yield file, *_columns(file, options)
 
 
-def _tables(path: Path, file: Any, columns: list[str] | None, n_rows: int = 2**20) -> Iterator[Any]:
+def _tables(file: Any, columns: list[str] | None, n_rows: int = 2**20) -> Iterator[Any]:
     """Arrow tables of at most so many rows; some columns of them."""
     arrow = require("pyarrow", "io", WISH)
     # Group by group: over several groups PyArrow keeps the compressed bytes of those it has read.
     for group in range(file.num_row_groups):
-        with file_errors(path, Exception):
-            for batch in file.iter_batches(n_rows, [group], columns, use_threads=False):
-                yield arrow.Table.from_batches([batch])
+        for batch in file.iter_batches(n_rows, [group], columns, use_threads=False):
+            yield arrow.Table.from_batches([batch])
 
 
 def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a Parquet file."""
 
-    def blocks(n_rows: int | None) -> Iterator[Block]:
+    def blocks() -> Iterator[Block]:
         with _opened(path, options) as (file, columns, *_):
-            for table in _tables(path, file, None, rows_at_once(len(columns.numeric))):
+            for table in _tables(file, None, rows_at_once(len(columns.numeric))):
                 if len(table):
                     yield columns.block(table)
 
@@ -85,59 +85,55 @@ def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
         return Source(path, kind, orientation, columns.numeric, blocks, why=why)
 
 
-def _name_column(path: Path, schema: Any) -> str:
+def _name_column(schema: Any) -> str:
     """The column of names: the index of a pandas frame, otherwise the first column."""
     names = schema.names  # once: every use builds the list anew
     repeated = repeated_names(names)
     if repeated:
-        raise TableError(f"{path}: column {listed(repeated)} occurs more than once")
+        raise TableError(f"column {listed(repeated)} occurs more than once")
     index = []
     with suppress(ValueError, AttributeError, TypeError):  # what is no JSON of pandas' says nothing
         index = [name for name in schema.pandas_metadata["index_columns"] if name in names]
     if len(index) > 1:
-        raise TableError(f"{path}: the index has {len(index)} levels; keep one, the names")
+        raise TableError(f"the index has {len(index)} levels; keep one, the names")
     if len(names) < 2:
-        raise TableError(f"{path}: a table has a column of names and at least one of numbers")
+        raise TableError("a table has a column of names and at least one of numbers")
     return (index or names)[0]
 
 
-def _columns(path: Path, file: Any, options: ReadOptions) -> tuple[Columns, str, str]:
+def _columns(file: Any, options: ReadOptions) -> tuple[Columns, str, str]:
     """Sort the columns by their types, and find out where the samples lie."""
     schema = file.schema_arrow
     fields = {field.name: field for field in schema}
-    name = _name_column(path, schema)
+    name = _name_column(schema)
     absent = [c for c in (*options.label_columns, *options.ignore_columns) if c not in fields]
     if absent:
-        raise TableError(f"{path}: there is no column {listed(absent)}")
+        raise TableError(f"there is no column {listed(absent)}")
     data = [c for c in fields if c != name and c not in options.ignore_columns]
     labels = [c for c in data if _is_label(fields[c]) or c in options.label_columns]
     numeric = [c for c in data if c not in set(labels)]
     if not numeric:
-        raise TableError(f"{path}: there is no column of numbers")
+        raise TableError("there is no column of numbers")
 
     def row_names() -> Iterator[str]:
-        for table in _tables(path, file, [name]):
-            yield from _names(path, table.column(name)).tolist()
+        for table in _tables(file, [name]):
+            yield from _names(table.column(name)).tolist()
 
-    orientation, why = choose_orientation(path, options, [name, *data], row_names)
+    orientation, why = choose_orientation(options, [name, *data], row_names)
     for column in numeric:
         kind = fields[column].type
         if str(kind) not in NUMBER:
             raise TableError(
-                f"{path}: column {quoted(column)} is of type {kind}; wanted are numbers or text; name the "
+                f"column {quoted(column)} is of type {kind}; wanted are numbers or text; name the "
                 "column in ignore_columns"
             )
     if orientation == "columns" and options.label_columns:
-        raise TableError(
-            f"{path}: a Parquet file with samples in columns holds no labels; use a label file"
-        )
+        raise TableError("a Parquet file with samples in columns holds no labels; use a label file")
     if orientation == "columns" and labels:
-        raise TableError(
-            f"{path}: column {quoted(labels[0])} is no sample; name it in ignore_columns"
-        )
+        raise TableError(f"column {quoted(labels[0])} is no sample; name it in ignore_columns")
     is_small = all(str(fields[column].type) in SMALL for column in numeric)
     dtype = np.dtype(np.float32 if is_small else np.float64)
-    return Columns(path, name, numeric, labels, dtype), orientation, why
+    return Columns(name, numeric, labels, dtype), orientation, why
 
 
 def _is_label(field: Any) -> bool:
@@ -150,37 +146,37 @@ def _value_type(kind: Any) -> str:
     return str(kind.value_type if str(kind).startswith("dictionary") else kind)
 
 
-def _numbers(path: Path, column: Any, name: str) -> np.ndarray:
+def _numbers(column: Any, name: str) -> np.ndarray:
     """The column as floats; Arrow refuses integers that are not exact."""
     try:
         floats = column.cast("float64") if str(column.type) in {*INTEGER, "null"} else column
     except ValueError:
         raise TableError(
-            f"{path}: column {quoted(name)} holds integers that are not exact as floats; convert them first"
+            f"column {quoted(name)} holds integers that are not exact as floats; convert them first"
         ) from None
     return floats.to_numpy()
 
 
-def _names(path: Path, column: Any) -> np.ndarray:
+def _names(column: Any) -> np.ndarray:
     if _value_type(column.type) not in TEXT | INTEGER:
         raise TableError(
-            f"{path}: the first column must hold the names of the rows, it is of type {column.type}; put names "
+            f"the first column must hold the names of the rows, it is of type {column.type}; put names "
             "first"
         )
     if column.null_count:
-        raise TableError(f"{path}: a name is missing; give every row a name")
+        raise TableError("a name is missing; give every row a name")
     return np.array(column.to_pylist(), dtype=str)
 
 
-def _label(path: Path, column: Any, name: str) -> np.ndarray:
+def _label(column: Any, name: str) -> np.ndarray:
     kind = _value_type(column.type)
     if kind in NUMBER:
-        return _numbers(path, column, name).astype(np.float64)
+        return _numbers(column, name).astype(np.float64)
     if kind == "bool":
         return np.array(column.to_pylist(), dtype=np.float64)
     if kind in TEXT:
         return np.array([cell or "" for cell in column.to_pylist()], dtype=str)
-    raise TableError(f"{path}: column {quoted(name)} of type {column.type} cannot be a label")
+    raise TableError(f"column {quoted(name)} of type {column.type} cannot be a label")
 
 
 @dataclass(frozen=True)
@@ -194,11 +190,11 @@ class ParquetMatrix(Matrix):
     @classmethod
     def open(cls, path: Path, options: ReadOptions) -> ParquetMatrix:
         """Look at the schema; `options` say that samples lie in rows."""
-        refuse_layer(path, options, "parquet")
+        refuse_layer(options, "parquet")
         with _opened(path, options) as (file, columns, *_):
             groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
         if not sum(groups):
-            raise TableError(f"{path}: holds a header and no rows")
+            raise TableError("holds a header and no rows")
         shape = (sum(groups), len(columns.numeric))
         return cls(path, shape, columns.dtype, options, groups=tuple(groups))
 
@@ -206,7 +202,7 @@ class ParquetMatrix(Matrix):
         """Of the column of names and the header; the labels of the columns of text and those asked for."""
         with _opened(self.path, self.options) as (file, columns, *_):
             wanted = [columns.name, *columns.labels]
-            tables = _tables(self.path, file, wanted)
+            tables = _tables(file, wanted)
             block = Block.join([columns.block(table, values=False) for table in tables])
         return MatrixNames(block.names.tolist(), columns.numeric, block.labels)
 
@@ -237,27 +233,29 @@ class ParquetMatrix(Matrix):
 # ------------------------------------------------------------------------------------------------- writing
 
 
-class ParquetRowSink(Sink):
-    """Samples in rows, in groups that are as large as memory allows: each costs a line in the file's index."""
+class RowGroups:
+    """A Parquet file that grows by groups of rows.
 
-    def __init__(self, target: Target, first: str = "sample"):
-        super().__init__(target)
-        self._header = target.header(first)
+    Rows wait until there are as many as memory allows: each group costs a line in the file's index.
+    """
+
+    def __init__(self, target: Target, header: list[str]):
+        self.target = target
+        self._header = header
         self._writer: Any = None
         self._waiting: list[Block] = []
 
-    def write(self, block: Table) -> None:
-        """Append samples."""
-        self.add(Block(block.sample_names, block.values, block.labels))
-
     def add(self, block: Block) -> None:
-        """Append rows, which wait until there are enough of them."""
+        """Append rows."""
         self._waiting.append(block)
         if sum(len(part.names) for part in self._waiting) >= rows_at_once(block.values.shape[1]):
-            self._write_group()
+            self.write_group()
 
-    def _write_group(self) -> None:
+    def write_group(self) -> None:
+        """Write the rows that wait."""
         arrow, parquet = require("pyarrow", "io", WISH), require("pyarrow.parquet", "io", WISH)
+        if not self._waiting:
+            return
         block, self._waiting = Block.join(self._waiting), []
         arrays = [arrow.array(block.names.tolist(), arrow.string())]
         for column in block.labels.values():
@@ -281,32 +279,30 @@ class ParquetRowSink(Sink):
             )
         self._writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
-    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
-        """Write the last group."""
-        if self._waiting:
-            self._write_group()
-
     def close(self) -> None:
         """Complete the file."""
         if self._writer is not None:
             self._writer.close()
 
 
-class ParquetColumnSink(TurnedSink):
+def write_parquet_rows(target: Target) -> Writer:
+    """Samples in rows."""
+    with closing(RowGroups(target, target.header())) as groups:
+        yield from received(lambda b: groups.add(Block(b.sample_names, b.values, b.labels)))
+        groups.write_group()
+
+
+def write_parquet_columns(target: Target) -> Writer:
     """Samples in columns, written when all are known: features are the rows then."""
-
-    def __init__(self, target: Target):
-        if target.labels:
-            raise TableError(
-                f"{target.name}: a Parquet file with samples in columns has no place for labels "
-                f"({listed(target.labels)}); write samples in rows, or leave the labels out"
-            )
-        super().__init__(target)
-
-    def finish(self, samples: list[str], labels: dict[str, np.ndarray]) -> None:
-        """Write groups of features."""
-        rows = ParquetRowSink(replace(self.target, features=samples), "feature")
-        with closing(rows):
-            for names, values in self.features():
-                rows.add(Block(np.array(names), values, {}))
-            rows.finish([], {})
+    if target.parts:
+        raise TableError(
+            f"a Parquet file with samples in columns has no place for labels "
+            f"({listed(target.parts)}); write samples in rows, or leave the labels out"
+        )
+    with Tiles(target.path.parent) as tiles:
+        yield from received(lambda block: tiles.add(block.values))
+        header = ["" if "feature" in target.samples else "feature", *target.samples]
+        with closing(RowGroups(target, header)) as groups:
+            for names, values in turned(target, tiles):
+                groups.add(Block(np.array(names), values, {}))
+            groups.write_group()

@@ -7,6 +7,7 @@ choice of the side on which the samples lie, and `Tiles`, which turns a matrix l
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -45,15 +46,19 @@ class Block(NamedTuple):
         return Block(self.names[start:stop], self.values[start:stop], labels)
 
     @staticmethod
-    def join(parts: "list[Block]") -> "Block":
-        """The rows of all parts."""
+    def join(parts: "list[Block]", orientation: str = "rows") -> "Block":
+        """The rows of all parts, as they are to be read: sample after sample."""
         if len(parts) == 1:
             return parts[0]
+        names = np.concatenate([part.names for part in parts])
         labels = {
             name: np.concatenate([part.labels[name] for part in parts]) for name in parts[0].labels
         }
-        names = np.concatenate([part.names for part in parts])
-        return Block(names, np.concatenate([part.values for part in parts]), labels)
+        if orientation == "columns":
+            values = np.concatenate([part.values.T for part in parts], axis=1).T
+        else:
+            values = np.concatenate([part.values for part in parts])
+        return Block(names, values, labels)
 
 
 @dataclass
@@ -69,8 +74,7 @@ class Source:
     column_names : list of str
         Names of the columns of every block's ``values``.
     blocks : callable
-        ``blocks(n_rows)`` passes over the file in blocks of about ``n_rows`` rows; ``None`` leaves the size to
-        the reader. May be called several times.
+        ``blocks()`` passes over the file. May be called several times.
     labels : dict of str to ndarray of shape (n_samples,)
         Labels that do not come with the blocks. Complete once a pass has ended.
     stored_orientation : {"rows", "columns"} or None
@@ -83,7 +87,7 @@ class Source:
     kind: str
     orientation: str
     column_names: list[str]
-    blocks: Callable[[int | None], Iterator[Block]]
+    blocks: Callable[[], Iterator[Block]]
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     stored_orientation: str | None = None
     why: str = ""
@@ -123,10 +127,9 @@ def matrix_source(
     sides = [names.samples or [], names.features or []]
     rows, columns = reversed(sides) if by_feature else sides
 
-    def blocks(n_rows: int | None) -> Iterator[Block]:
-        step = min(n_rows or len(rows), rows_at_once(len(columns)))
+    def blocks() -> Iterator[Block]:
         start = 0
-        for part in parts(step):
+        for part in parts(min(len(rows), rows_at_once(len(columns)))):
             stop = start + len(part)
             yield Block(np.array(rows[start:stop]), as_values(part), {})
             start = stop
@@ -136,7 +139,7 @@ def matrix_source(
 
 
 def choose_orientation(
-    path: Path, options: ReadOptions, header: list[str], row_names: Callable[[], Iterable[str]]
+    options: ReadOptions, header: list[str], row_names: Callable[[], Iterable[str]]
 ) -> tuple[str, str]:
     """Where the samples lie in a file of a kind that allows both, and who says so.
 
@@ -156,10 +159,22 @@ def choose_orientation(
         across = len(names.intersection(columns))
         return across, len(names.intersection(rows())) if across < len(names) else 0
 
+    wanted = options.sample_names
+    if wanted is not None:
+        for_rows, for_columns = (len(wanted.intersection(names)) for names in (rows(), columns))
+        if for_rows != for_columns:
+            side = "rows" if for_rows > for_columns else "columns"
+            return side, "chosen by the names of the samples"
+        some = listed(sorted(wanted), 3)
+        problem = f"none of the {len(wanted)} wanted samples ({some}) names a row or a column"
+        cure = "check that both files use the same sample names"
+        if for_rows:
+            problem = f"{for_rows} of the wanted samples name rows and as many columns"
+            cure = "say where the samples lie (samples='rows' or 'columns')"
+        raise TableError(f"{problem}; {cure}")
     words = {word.removesuffix("s") for word in re.split("[^a-z]+", header[0].lower())}
     number_of = "number" if isinstance(options.features, int) else "names"
     evidence: dict[str, Callable[[], tuple[int, int]]] = {
-        "names of the samples": lambda: _count_samples(path, options.sample_names, rows, columns),
         f"{number_of} of the model's features": lambda: votes(options.features),
         "names of the labels": lambda: votes(options.label_columns),
         f"heading {header[0]!r}": lambda: (len(words & SAMPLE_WORDS), len(words & FEATURE_WORDS)),
@@ -172,33 +187,13 @@ def choose_orientation(
     if n <= FEW_ROWS:
         return "rows", f"as in every table of at most {FEW_ROWS} rows"
     raise TableError(
-        f"{path}: nothing says where the samples lie; give --samples rows for {n:,} samples "
+        f"nothing says where the samples lie; give --samples rows for {n:,} samples "
         f"({listed(rows(), 2)}) of {p:,} features ({listed(columns, 2)}), or --samples columns for {p:,} "
         f"samples of {n:,} features (in Python samples='rows' or 'columns')"
     )
 
 
-def _count_samples(
-    path: Path, wanted: frozenset[str] | None, rows: Callable[[], list[str]], columns: list[str]
-) -> tuple[int, int]:
-    """How many of the wanted samples name rows, and how many columns."""
-    if wanted is None:
-        return 0, 0
-    n_rows, n_columns = (len(wanted.intersection(names)) for names in (rows(), columns))
-    if n_rows == n_columns == 0:
-        raise TableError(
-            f"{path}: none of the {len(wanted)} wanted samples ({listed(sorted(wanted), 3)}) "
-            "names a row or a column; check that both files use the same sample names"
-        )
-    if n_rows == n_columns:
-        raise TableError(
-            f"{path}: {n_rows} of the wanted samples name rows and as many columns; "
-            "say where the samples lie (samples='rows' or 'columns')"
-        )
-    return n_rows, n_columns
-
-
-class Tiles:
+class Tiles(AbstractContextManager):
     """A matrix on disk that is written in blocks of rows and read in blocks of columns.
 
     Every block is stored transposed, so that its part of some consecutive columns is contiguous. Memory: one
@@ -242,9 +237,6 @@ class Tiles:
     def close(self) -> None:
         """Remove the file."""
         self._file.close()
-
-    def __enter__(self) -> "Tiles":
-        return self
 
     def __exit__(self, *_) -> None:
         self.close()

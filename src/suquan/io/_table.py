@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -94,12 +93,12 @@ def as_values(values) -> np.ndarray:
     return floats
 
 
-def check_matrix(path: Path, shape: Sequence[int], dtype: np.dtype, what: str) -> None:
+def check_matrix(shape: Sequence[int], dtype: np.dtype, what: str) -> None:
     """Refuse what is no matrix of numbers."""
     if len(shape) != 2 or 0 in shape:
-        raise TableError(f"{path}: {what} must be samples x features, its shape is {tuple(shape)}")
+        raise TableError(f"{what} must be samples x features, its shape is {tuple(shape)}")
     if np.dtype(dtype).kind not in "iuf" or np.dtype(dtype).itemsize > 8:
-        raise TableError(f"{path}: {what} must hold integers or floats, not {dtype}")
+        raise TableError(f"{what} must hold integers or floats, not {dtype}")
 
 
 def as_names(names: Iterable, what: str) -> np.ndarray:
@@ -107,7 +106,10 @@ def as_names(names: Iterable, what: str) -> np.ndarray:
     if isinstance(names, np.ndarray):
         names = (decode_names(names) if names.dtype.kind == "S" else names).tolist()
     names = [str(name) for name in names]
-    problem = names_problem(names)
+    problem = next(filter(None, map(name_problem, names)), None)
+    repeated = listed(repeated_names(names))
+    if problem is None and repeated:
+        problem = f"{repeated} occurs more than once; names must differ"
     if problem is not None:
         raise TableError(f"{what} names: {problem}")
     return np.array(names, dtype=str)
@@ -126,15 +128,6 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def names_problem(names: list[str]) -> str | None:
-    """What is wrong with the names of one axis, or None."""
-    problem = next(filter(None, map(name_problem, names)), None)
-    repeated = repeated_names(names)
-    if problem is None and repeated:
-        return f"{listed(repeated)} occurs more than once; names must differ"
-    return problem
-
-
 def repeated_names(names: Iterable[str]) -> list[str]:
     """The names that occur again."""
     return [name for name, count in Counter(names).items() if count > 1]
@@ -147,11 +140,11 @@ def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:
         problem = name_problem(str(name))
         if problem is not None:
             raise TableError(f"label names: {problem}")
-        columns[str(name)] = as_label_column(column, str(name))
-        if len(columns[str(name)]) != n_samples:
-            raise TableError(
-                f"label {quoted(name)} has {len(column)} entries for {n_samples} samples"
-            )
+        column = as_label_column(column, str(name))
+        if len(column) != n_samples:
+            told = f"has {len(column)} entries for {n_samples} samples"
+            raise TableError(f"label {quoted(name)} {told}")
+        columns[str(name)] = column
     return columns
 
 

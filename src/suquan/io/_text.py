@@ -1,18 +1,20 @@
-"""Text tables as files: their lines and rows with numbers for people, and streams for PyArrow to parse."""
+"""Text tables as files: their lines and rows with numbers for people, and parts for PyArrow to parse."""
 
 import csv
 import gzip
-from collections.abc import Iterator
+import io
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from suquan.io._errors import TableError, file_errors, one_line, require
+from suquan.io import _source
+from suquan.io._errors import TableError, one_line
 
 BOM = b"\xef\xbb\xbf"
-MEGABYTE = 2**20
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,7 @@ class TextFile:
     @contextmanager
     def open(self, skip: int = 0) -> Iterator[BinaryIO]:
         """The bytes of the file, after ``skip`` lines."""
-        with (
-            file_errors(self.path),
-            gzip.open(self.path) if self.gzipped else self.path.open("rb") as file,
-        ):
+        with gzip.open(self.path) if self.gzipped else self.path.open("rb") as file:
             for _ in range(skip):
                 file.readline()
             yield cast(BinaryIO, file)
@@ -65,22 +64,17 @@ class TextFile:
             return (line.removeprefix(BOM) if number == 1 else line).decode("utf-8")
         except UnicodeDecodeError:
             raise TableError(
-                f"{self.path}: line {number} is not UTF-8 text; convert the file "
+                f"line {number} is not UTF-8 text; convert the file "
                 "(for instance: iconv -f latin1 -t utf-8)"
             ) from None
 
     def _unfinished(self) -> TableError:
         end = "" if self.end is None else self.end.decode()
-        return TableError(f"{self.path}: ends without the line {end}; it is truncated")
+        return TableError(f"ends without the line {end}; it is truncated")
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Rows of cells, header first, each with the number of its last line; empty lines are passed over."""
-        reader = csv.reader(
-            self.lines(),
-            delimiter=self.delimiter,
-            quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE,
-            strict=True,
-        )
+        reader = self._reader(self.lines())
         while True:
             try:
                 row = next(reader)
@@ -89,49 +83,58 @@ class TextFile:
             except csv.Error as error:
                 number = self.skip + reader.line_num
                 raise TableError(
-                    f"{self.path}: line {number} cannot be split into cells ({one_line(error)}); "
+                    f"line {number} cannot be split into cells ({one_line(error)}); "
                     "check its quotes and line ends"
                 ) from None
             if row:
                 yield self.skip + reader.line_num, row
 
+    def _reader(self, lines: Iterable[str]) -> Any:
+        quoting: Any = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
+        return csv.reader(lines, delimiter=self.delimiter, quoting=quoting, strict=True)
+
     def row_names(self, skip: int) -> Iterator[str]:
         """First cells of the rows after ``skip`` lines of the file, of which the last is the header."""
-        if self.has_quotes(skip):
-            return (row[0] for _, row in islice(self.rows(), 1, None))
-        lines = (line.strip("\r\n") for line in self.lines(skip))
-        return (line.partition(self.delimiter)[0] for line in lines if line)
+        for part in self.parts(skip):
+            lines = io.StringIO(part.decode(errors="replace"), newline="")
+            if self.quoted and b'"' in part:
+                yield from (row[0] for row in self._reader(lines) if row)
+            else:
+                stripped = (line.strip("\r\n") for line in lines)
+                yield from (line.partition(self.delimiter)[0] for line in stripped if line)
 
-    def has_quotes(self, skip: int) -> bool:
-        """Whether there are quotes after ``skip`` lines of the file."""
-        with self.open(skip) as file:
-            parts = iter(lambda: file.read(MEGABYTE), b"")
-            return self.quoted and any(b'"' in part for part in parts)
+    def parts(self, skip: int) -> Iterator[bytes]:
+        """The table after ``skip`` lines of the file, in parts of some MiB that end with a row.
 
-    def streams(self, skip: int, size: int) -> Iterator[Any]:
-        """The table after ``skip`` lines of the file, in streams that PyArrow owns and that end with a row.
-
-        A file or memory of Python's would be let go of by a thread of PyArrow's, which needs the interpreter
-        for that: Python 3.11 aborts when it ends just then. A table that a line ends is read here, ``size``
-        bytes at a time; its cells hold no line breaks.
+        Quotes are checked: PyArrow would read past text after a closing quote, or a quote left open.
         """
-        arrow = require("pyarrow", "io", "reading CSV and TSV files")
-        if self.end is None:
-            with self.open() as file:
-                n_bytes = sum(len(file.readline()) for _ in range(skip))
-            stream = arrow.OSFile(str(self.path))
-            stream = arrow.CompressedInputStream(stream, "gzip") if self.gzipped else stream
-            stream.read(n_bytes)
-            yield stream
-            return
+        ended, size = False, 2 * _source.VALUES
         with self.open(skip) as file:
-            while lines := file.readlines(size):
-                last = next((i for i, line in enumerate(lines) if line.startswith(self.end)), None)
-                part = b"".join(lines[:last])
-                if part.strip():
-                    memory = arrow.allocate_buffer(len(part))
-                    memoryview(memory).cast("B")[:] = part
-                    yield arrow.BufferReader(memory)
-                if last is not None:
-                    return
-        raise self._unfinished()
+            while not ended and (part := file.read(size) + file.readline()):
+                if self.end is not None:
+                    before, mark, _ = (b"\n" + part).partition(b"\n" + self.end)
+                    part, ended = before[1:] + b"\n" * bool(mark), bool(mark)
+                if self.quoted and b'"' in part:
+                    part = self._whole_rows(part, () if ended else iter(file.readline, b""))
+                if part.strip(b"\r\n"):
+                    yield part
+        if self.end is not None and not ended:
+            raise self._unfinished()
+
+    def _whole_rows(self, part: bytes, further: Iterable[bytes]) -> bytes:
+        """The part with the further lines that its last row needs."""
+        lines, taken = io.BytesIO(part), []
+
+        def decoded() -> Iterator[str]:
+            for line in chain(lines, further):
+                taken.append(line)
+                yield line.decode(errors="replace")
+
+        reader = self._reader(decoded())
+        try:
+            while lines.tell() < len(part):
+                next(reader, None)
+        except csv.Error:
+            deque(self.rows(), maxlen=0)  # names the line
+            raise
+        return b"".join(taken)

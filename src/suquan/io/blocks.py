@@ -22,13 +22,13 @@ from suquan._dask.collections import (
     iter_computed,
     map_row_blocks,
 )
-from suquan.io._errors import TableError, file_errors, require
+from suquan.io._errors import TableError, file_errors, listed, require
 from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
 from suquan.io._matrices import ZARR_WISH, H5adMatrix, Matrix, NpyMatrix, ZarrMatrix, write_names
 from suquan.io._parquet import ParquetMatrix
 from suquan.io._source import ReadOptions
 from suquan.io._table import Table, as_names
-from suquan.io.writing import TableWriter
+from suquan.io.writing import TableWriter, check_destination
 
 IN_BLOCKS = ".npy, .zarr, .parquet, .h5ad"
 MATRICES: dict[str, Any] = {
@@ -208,19 +208,17 @@ def open_block_table(
     """
     options = ReadOptions("rows", None, tuple(label_columns), tuple(ignore_columns), layer)
     matrix = _open(path, options)
-    if matrix.kind in ("npy", "zarr") and options.ignore_columns:
-        raise TableError(f"{path}: an array has no columns to ignore; leave ignore_columns out")
-    with file_errors(matrix.path, Exception):
+    with file_errors(path):
+        if matrix.kind in ("npy", "zarr") and options.ignore_columns:
+            raise TableError("an array has no columns to ignore; leave ignore_columns out")
         samples, features, labels = matrix.names()
-    absent = [name for name in options.label_columns if name not in labels]
-    if absent:
-        found = ", ".join(map(repr, labels)) or "none"
-        raise TableError(f"{path}: there is no label {absent[0]!r}; there is {found}")
-    try:
+        absent = [name for name in options.label_columns if name not in labels]
+        if absent:
+            raise TableError(
+                f"there is no label {absent[0]!r}; there is {listed(labels) or 'none'}"
+            )
         values = _blocks(matrix, rows_per_block)
         return BlockTable(values, samples, features, labels, matrix.kind)  # type: ignore[arg-type]
-    except TableError as error:
-        raise TableError(f"{path}: {error}") from None
 
 
 def opens_in_blocks(path: str | os.PathLike) -> bool:
@@ -233,20 +231,21 @@ def _open(given: str | os.PathLike, options: ReadOptions) -> Matrix:
     path = Path(given).resolve()
     require("dask.array", "dask", "opening files in blocks")
     kind = path.suffix.lower().removeprefix(".")
-    if f".{kind}" in SUFFIXES:
-        kind = kind_of_file(path).kind
-    kind = "zarr" if path.is_dir() else kind
-    if kind not in MATRICES:
-        raise TableError(
-            f"{given}: cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
-            "with read_table and write_table"
-        )
-    matrix = MATRICES[kind].open(path, options)
-    if matrix.by_feature:
-        raise TableError(
-            f"{given}: is stored by feature (CSC), so that no block of samples can be read; convert it to CSR "
-            "and write it again"
-        )
+    with file_errors(given):
+        if f".{kind}" in SUFFIXES:
+            kind = kind_of_file(path).kind
+        kind = "zarr" if path.is_dir() else kind
+        if kind not in MATRICES:
+            raise TableError(
+                f"cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
+                "with read_table and write_table"
+            )
+        matrix = MATRICES[kind].open(path, options)
+        if matrix.by_feature:
+            raise TableError(
+                "is stored by feature (CSC), so that no block of samples can be read; convert it to CSR "
+                "and write it again"
+            )
     return matrix
 
 
@@ -326,58 +325,71 @@ def check_block_destination(path: Path) -> None:
     if path.suffix.lower() not in ARRAYS:
         TableWriter(path)
         return
-    if not path.resolve().parent.is_dir():
-        raise TableError(f"{path}: there is no folder {path.parent}; make it first")
-    if path.suffix.lower() == ".npy" and path.is_dir():
-        raise TableError(f"{path}: this is a directory; give a file")
     marks = [path / name for name in ("zarr.json", ".zarray", ".zgroup")]
-    if path.suffix.lower() == ".zarr" and path.exists() and not any(map(Path.is_file, marks)):
-        raise TableError(f"{path}: is there and is no zarr; give another name, or remove it")
+    with file_errors(path):
+        if path.suffix.lower() != ".zarr" or not path.exists():
+            check_destination(path)
+        elif not any(map(Path.is_file, marks)):
+            raise TableError("is there and is no zarr; give another name, or remove it")
 
 
 @contextmanager
 def _hidden(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`, which is removed where the work fails."""
+    """A temporary name beside `path`, which takes its place at the end, and is removed where the work fails."""
     check_block_destination(path)
     hidden = path.resolve().parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    old = hidden.with_suffix(".old")
     try:
         with file_errors(path):
             yield hidden
+            if path.is_dir():
+                os.replace(path, old)
+            os.replace(hidden, path)
+            shutil.rmtree(old, ignore_errors=True)
     finally:
-        if hidden.is_dir():
-            _discard(hidden)
-        else:
-            hidden.unlink(missing_ok=True)
+        if old.exists() and not path.exists():
+            os.replace(old, path)
+        for _ in range(100):  # tasks may still be writing
+            shutil.rmtree(hidden, ignore_errors=True)
+            if not hidden.is_dir():
+                break
+            time.sleep(0.05)
+        hidden.unlink(missing_ok=True)
 
 
-def _discard(folder: Path) -> None:
-    """Remove a folder that tasks may still be writing to."""
-    for _ in range(100):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return
-        time.sleep(0.05)
-
-
-def _write_parts(X: Any, write: Any, **options: Any) -> None:
+def _write_parts(X: Any, **places: Any) -> None:
     """Write every block in its task; only the counts come back."""
     done = {"dtype": np.int64, "width": 1, "rows_out": (1,) * X.numblocks[0]}
-    compute(map_row_blocks(write, X, **done, name="write_block", **options), blocks_of=X)
+    compute(map_row_blocks(_write_part, X, **done, name="write_block", **places), blocks_of=X)
+
+
+def _write_part(
+    block: np.ndarray, where: Any, path: Path, offset: int = 0, rows: int | None = None
+) -> np.ndarray:
+    """Write the bytes of a block: into its place in a file, or as the file of its chunk of so many rows.
+
+    A chunk that is not compressed is the bytes of its values, filled to its length. It is not written through
+    zarr, which would make a folder again that was given up.
+    """
+    values = np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<"))
+    n_bytes = values.shape[1] * values.itemsize
+    if rows is None:
+        with path.open("r+b") as file:
+            file.seek(offset + where.start * n_bytes)
+            file.write(values.data)
+    else:
+        with (path / f"c.{where.start // rows}.0").open("wb") as file:
+            file.write(values.data)
+            file.truncate(rows * n_bytes)
+    return np.array([[len(block)]])
 
 
 def _write_npy(table: BlockTable, path: Path) -> None:
     X = table.values
     with _hidden(path) as hidden:
-        offset = npy.open_memmap(hidden, "w+", X.dtype, X.shape).offset
-        _write_parts(X, _write_npy_rows, path=hidden, offset=offset)
-        os.replace(hidden, path)
-
-
-def _write_npy_rows(block: np.ndarray, where: Any, path: Path, offset: int) -> np.ndarray:
-    with path.open("r+b") as file:
-        file.seek(offset + where.start * block.shape[1] * block.dtype.itemsize)
-        file.write(np.ascontiguousarray(block).data)
-    return np.array([[len(block)]])
+        little = X.dtype.newbyteorder("<")
+        offset = npy.open_memmap(hidden, "w+", little, X.shape).offset
+        _write_parts(X, path=hidden, offset=offset)
 
 
 def _write_zarr(table: BlockTable, path: Path) -> None:
@@ -398,39 +410,10 @@ def _write_zarr(table: BlockTable, path: Path) -> None:
             chunk_key_encoding={"name": "default", "separator": "."},  # without folders
             attributes={"encoding-type": "array", "encoding-version": "0.2.0"},
         )
-        folder = hidden / "X" if named else hidden
-        _write_parts(X, _write_chunk, path=folder, rows=X.chunksize[0])
+        _write_parts(X, path=hidden / "X" if named else hidden, rows=X.chunksize[0])
         if named:
             samples = table.sample_names_of(0, table.n_samples).tolist()
             write_names(root, samples, table.column_names.tolist(), table.labels)
-        _put_folder(hidden, path)
-
-
-def _write_chunk(block: np.ndarray, where: Any, path: Path, rows: int) -> np.ndarray:
-    """Write the one chunk of a block: not compressed, it is the bytes of its values, filled to its length.
-
-    Not through zarr, which would make a folder again that was given up.
-    """
-    little = block.dtype.newbyteorder("<")
-    with (path / f"c.{where.start // rows}.0").open("wb") as file:
-        file.write(np.ascontiguousarray(block, dtype=little).data)
-        file.truncate(rows * block.shape[1] * little.itemsize)
-    return np.array([[len(block)]])
-
-
-def _put_folder(hidden: Path, path: Path) -> None:
-    """Give a finished folder its name; one that was there goes away only then."""
-    if not path.exists():
-        os.replace(hidden, path)
-        return
-    old = hidden.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
-    os.replace(path, old)
-    try:
-        os.replace(hidden, path)
-    except BaseException:
-        os.replace(old, path)
-        raise
-    shutil.rmtree(old)
 
 
 def _write_table(table: BlockTable, path: Path) -> None:

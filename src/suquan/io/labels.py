@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from suquan.io._cells import MISSING, is_number, text_array
+from suquan.io._cells import MISSING, is_number, number_problem, text_array
 from suquan.io._delimited import check_width, read_header
-from suquan.io._errors import TableError, listed, quoted
+from suquan.io._errors import TableError, file_errors, listed, quoted
 from suquan.io._kinds import DELIMITERS, kind_of_file
 from suquan.io._table import Table, name_problem, repeated_names
 from suquan.io._text import TextFile
@@ -73,30 +73,33 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
     >>> labels.sample_names.tolist(), labels.columns["years"].tolist()
     (['007', '008'], ['2.5', ''])
     """
-    kind, gzipped = kind_of_file(Path(path))
-    if kind not in ("csv", "tsv"):
-        raise TableError(f"{path}: labels are read from CSV and TSV files, this is {kind}")
-    text = TextFile(Path(path), gzipped, DELIMITERS[kind])
-    header, _ = read_header(text)
-    if sample_column not in (None, *header):
-        raise TableError(
-            f"{path}: there is no column {quoted(sample_column)} for the sample names; "
-            f"the columns are {listed(header, 10)}"
-        )
-    sample = 0 if sample_column is None else header.index(sample_column)
-    rows: dict[str, list[str]] = {}
-    lines: dict[str, int] = {}
-    for line, row in islice(text.rows(), 1, None):
-        check_width(text, header, row, line)
-        name = row[sample]
-        problem = name_problem(name)
-        if name in lines:
-            problem = f"sample {quoted(name)} was on line {lines[name]} already; names must differ"
-        if problem is not None:
-            raise TableError(f"{path}: line {line}: {problem}")
-        rows[name], lines[name] = row, line
-    if not rows:
-        raise TableError(f"{path}: holds a header and no rows")
+    with file_errors(Path(path)):
+        kind, gzipped = kind_of_file(Path(path))
+        if kind not in ("csv", "tsv"):
+            raise TableError(f"labels are read from CSV and TSV files, this is {kind}")
+        text = TextFile(Path(path), gzipped, DELIMITERS[kind])
+        header, _ = read_header(text)
+        if sample_column not in (None, *header):
+            raise TableError(
+                f"there is no column {quoted(sample_column)} for the sample names; "
+                f"the columns are {listed(header, 10)}"
+            )
+        sample = 0 if sample_column is None else header.index(sample_column)
+        rows: dict[str, list[str]] = {}
+        lines: dict[str, int] = {}
+        for line, row in islice(text.rows(), 1, None):
+            check_width(text, header, row, line)
+            name = row[sample]
+            problem = name_problem(name)
+            if name in lines:
+                problem = (
+                    f"sample {quoted(name)} was on line {lines[name]} already; names must differ"
+                )
+            if problem is not None:
+                raise TableError(f"line {line}: {problem}")
+            rows[name], lines[name] = row, line
+        if not rows:
+            raise TableError("holds a header and no rows")
     cells = zip(header, zip(*rows.values(), strict=True), strict=True)
     columns = {name: text_array(list(column)) for name, column in cells}
     del columns[header[sample]]
@@ -181,24 +184,19 @@ def select_labels(
             f"{origin}: none of its {len(names)} samples ({listed(names, 3)}) is one of the table's "
             f"{len(wanted)} ({listed(wanted, 3)}); check that both use the same names"
         )
-    present = known & (~np.isnan(cells) if cells.dtype.kind == "f" else cells != "")[rows]
-    if not present.any():
+    keep = known & (~np.isnan(cells) if cells.dtype.kind == "f" else cells != "")[rows]
+    if not keep.any():
         raise TableError(f"{origin}: column {quoted(column)} holds no label for any sample")
-    y = cells[rows[present]]
-    n_without_row, n_missing = int((~known).sum()), int((known & ~present).sum())
+    y = cells[rows[keep]]
+    y = y if positive is None else _is_positive(origin, column, y, positive)
+    n_without_row, n_missing = int((~known).sum()), int((known & ~keep).sum())
     n_unused = len(names) - int(known.sum())
     parts = {"without a row": n_without_row, "with a missing label": n_missing}
     left = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
     unused = f"{n_unused} row{'s' if n_unused > 1 else ''} unused" if n_unused else ""
-    report = f"{present.sum()} of {len(known)} samples have a label in {quoted(column)}"
-    return SelectedLabels(
-        keep=present,
-        y=y if positive is None else _is_positive(origin, column, y, positive),
-        n_without_row=n_without_row,
-        n_missing=n_missing,
-        n_unused=n_unused,
-        report="; ".join(filter(None, [report, left, unused])),
-    )
+    found = f"{keep.sum()} of {len(known)} samples have a label in {quoted(column)}"
+    report = "; ".join(filter(None, [found, left, unused]))
+    return SelectedLabels(keep, y, n_without_row, n_missing, n_unused, report)
 
 
 def select_numbers(
@@ -231,14 +229,13 @@ def select_numbers(
     numbers = np.full(len(rows), np.nan)
     for i in np.flatnonzero(rows >= 0):
         cell = str(cells[rows[i]])
-        if cell not in MISSING:
-            if not is_number(cell) or not np.isfinite(float(cell)):
-                sample = quoted(source.sample_names[rows[i]])
-                raise TableError(
-                    f"{origin}: sample {sample}, column {quoted(column)}: {quoted(cell)} is not a number; "
-                    "correct it, or leave the cell empty where it is missing"
-                )
-            numbers[i] = float(cell)
+        if number_problem(cell) is not None:
+            sample = quoted(source.sample_names[rows[i]])
+            raise TableError(
+                f"{origin}: sample {sample}, column {quoted(column)}: {quoted(cell)} is not a number; "
+                "correct it, or leave the cell empty where it is missing"
+            )
+        numbers[i] = np.nan if cell in MISSING else float(cell)
     return numbers
 
 
@@ -265,7 +262,12 @@ def _find_column(
 
 
 def _is_positive(origin: str, column: str, y: np.ndarray, positive: str | float) -> np.ndarray:
-    hits = np.array([_same(str(value), str(positive)) for value in y.tolist()])
+    """1 where the label is the positive one, equal as a number where both are numbers, otherwise as text."""
+
+    def value(cell: object) -> float | str:
+        return float(str(cell)) if is_number(str(cell)) else str(cell)
+
+    hits = np.array([value(cell) == value(positive) for cell in y.tolist()])
     if not hits.any():
         found = listed(np.unique(y).tolist(), 10)
         raise TableError(
@@ -275,13 +277,6 @@ def _is_positive(origin: str, column: str, y: np.ndarray, positive: str | float)
         what = f"every label in {quoted(column)} is {quoted(positive)}"
         raise TableError(f"{origin}: {what}; two classes are needed")
     return hits.astype(np.int64)
-
-
-def _same(value: str, positive: str) -> bool:
-    """Equal as numbers where both are numbers, otherwise as text."""
-    if is_number(value) and is_number(positive):
-        return float(value) == float(positive)
-    return value == positive
 
 
 # ---------------------------------------------------------------------------------------------- survival
@@ -348,7 +343,15 @@ def survival_labels(time, event, horizon: float) -> SurvivalLabels:
     >>> labels.n_event, labels.n_event_free, labels.n_censored
     (2, 2, 1)
     """
-    time, event = _survival_column(time, "time"), _survival_column(event, "event")
+    columns = {"time": time, "event": event}
+    for name, values in columns.items():
+        try:
+            columns[name] = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TableError(f"{name} must hold numbers, NaN where missing") from None
+        if columns[name].ndim != 1:
+            raise TableError(f"{name} must be one-dimensional, not {columns[name].ndim}")
+    time, event = columns.values()
     if time.shape != event.shape:
         raise TableError(f"time has {len(time)} entries, event has {len(event)}; they must agree")
     if not (np.isfinite(horizon) and horizon > 0):
@@ -364,21 +367,5 @@ def survival_labels(time, event, horizon: float) -> SurvivalLabels:
     late = ~missing & (time > horizon)
     came = ~missing & (time <= horizon) & (event == 1)
     keep = late | came
-    return SurvivalLabels(
-        keep=keep,
-        y=came[keep].astype(np.int64),
-        n_event=int(came.sum()),
-        n_event_free=int(late.sum()),
-        n_censored=int((~missing & ~keep).sum()),
-        n_missing=int(missing.sum()),
-    )
-
-
-def _survival_column(values, name: str) -> np.ndarray:
-    try:
-        column = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TableError(f"{name} must hold numbers, NaN where missing") from None
-    if column.ndim != 1:
-        raise TableError(f"{name} must be one-dimensional, not {column.ndim}")
-    return column
+    counts = (int(part.sum()) for part in (came, late, ~missing & ~keep, missing))
+    return SurvivalLabels(keep, came[keep].astype(np.int64), *counts)

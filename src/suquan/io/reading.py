@@ -6,20 +6,20 @@ Every kind is opened as a `Source` by the function of its format; here its rows 
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from suquan.io._cells import label_array, text_array
 from suquan.io._delimited import open_delimited
 from suquan.io._errors import TableError, file_errors, listed
-from suquan.io._gct import open_gct
+from suquan.io._headed import open_gct, open_series_matrix
 from suquan.io._kinds import DELIMITERS, kind_of_file
 from suquan.io._matrices import open_h5ad
 from suquan.io._npz import open_npz
 from suquan.io._parquet import open_parquet
-from suquan.io._series_matrix import open_series_matrix
 from suquan.io._source import Block, ReadOptions, Source, Tiles, rows_at_once
-from suquan.io._table import Table, names_problem
+from suquan.io._table import Table, as_names
 from suquan.io._text import TextFile
 
 OPENERS = {"h5ad": open_h5ad, "npz": open_npz, "parquet": open_parquet}
@@ -91,15 +91,10 @@ def read_table(
     options = _options(samples, sample_names, label_columns, ignore_columns, layer)
     source = open_source(path, options)
     with file_errors(source.path):
-        blocks = list(source.blocks(None))
+        blocks = list(source.blocks())
         if not blocks:
-            raise TableError(f"{source.path}: holds a header and no rows")
-        if source.orientation == "rows":
-            return _table(source, Block.join(blocks), label_array)
-        # Turned block by block: the join of all would be one more copy.
-        values = np.concatenate([block.values.T for block in blocks], axis=1)
-        names = np.concatenate([block.names for block in blocks])
-        return _turned(source, values, names, slice(None))
+            raise TableError("holds a header and no rows")
+        return _table(source, Block.join(blocks, source.orientation), slice(None), label_array)
 
 
 def iter_row_blocks(
@@ -168,65 +163,50 @@ def _options(samples, sample_names, label_columns, ignore_columns, layer) -> Rea
 def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
     """Open a file of any kind."""
     path = Path(path)
-    kind, gzipped = kind_of_file(path)
-    if options.layer is not None and kind != "h5ad":
-        raise TableError(f"{path}: layers are a part of h5ad files, not of {kind}; leave layer out")
-    place = OWN_PLACE.get(kind, options.samples)
-    if options.samples not in ("auto", place):
-        raise TableError(f"{path}: a {kind} file has its samples in {place}; leave samples out")
-    if kind in TEXT_OPENERS:
-        text = TextFile(path, gzipped, DELIMITERS[kind])
-        source = TEXT_OPENERS[kind](text, kind, options)
-    else:
-        source = OPENERS[kind](path, kind, options)
-    absent = listed(name for name in options.label_columns if name not in source.labels)
-    if kind in OWN_PLACE and absent:
-        found = listed(source.labels) or "none"
-        raise TableError(f"{path}: there is no label {absent}; there is {found}")
+    with file_errors(path):
+        kind, gzipped = kind_of_file(path)
+        if options.layer is not None and kind != "h5ad":
+            raise TableError(f"layers are a part of h5ad files, not of {kind}; leave layer out")
+        place = OWN_PLACE.get(kind, options.samples)
+        if options.samples not in ("auto", place):
+            raise TableError(f"a {kind} file has its samples in {place}; leave samples out")
+        if kind in TEXT_OPENERS:
+            text = TextFile(path, gzipped, DELIMITERS[kind])
+            source = TEXT_OPENERS[kind](text, kind, options)
+        else:
+            source = OPENERS[kind](path, kind, options)
+        absent = listed(name for name in options.label_columns if name not in source.labels)
+        if kind in OWN_PLACE and absent:
+            found = listed(source.labels) or "none"
+            raise TableError(f"there is no label {absent}; there is {found}")
     return source
 
 
 # ------------------------------------------------------------------------------------------------- tables
 
 
-def _table(source: Source, block: Block, as_label=text_array, start: int = 0) -> Table:
-    """A block whose rows are samples, from the sample `start` of the source on."""
-    labels = {
-        name: column[start : start + len(block.names)] for name, column in source.labels.items()
-    }
+def _table(source: Source, block: Block, part: slice, as_label=text_array) -> Table:
+    """A block as a table; `part` is the place of its samples among those of the source."""
+    labels = {name: column[part] for name, column in source.labels.items()}
     for name, column in block.labels.items():
         is_written = source.kind in DELIMITERS  # the cells as they are in the file
         labels[name] = as_label(column.tolist()) if is_written else column
-    return _checked(source, block.values, block.names, source.column_names, labels)
-
-
-def _turned(source: Source, values: np.ndarray, features: np.ndarray, part: slice) -> Table:
-    """Some of the samples that lie in columns; `values` has them in rows."""
-    labels = {name: column[part] for name, column in source.labels.items()}
-    return _checked(source, values, source.column_names[part], features, labels)
-
-
-def _checked(source: Source, values, sample_names, feature_names, labels) -> Table:
-    side = source.stored_orientation or source.orientation
+    values: np.ndarray = block.values
+    samples: Any = block.names
+    features: Any = source.column_names
+    if source.orientation == "columns":
+        samples, features, values = source.column_names[part], block.names, values.T
     values = np.ascontiguousarray(values)
-    try:
-        table = Table(values, sample_names, feature_names, labels, side, source.kind)
-    except TableError as error:
-        raise TableError(f"{source.path}: {error}") from None
+    side = source.stored_orientation or source.orientation
+    table = Table(values, samples, features, labels, side, source.kind)
     infinite = np.isinf(values)
     if infinite.any():
         i, j = np.argwhere(infinite)[0]
         raise TableError(
-            f"{source.path}: {listed([sample_names[i]])}, feature {listed([feature_names[j]])}: the value is "
+            f"{listed([samples[i]])}, feature {listed([features[j]])}: the value is "
             "infinite; a table holds finite numbers and missing values"
         )
     return table
-
-
-def _check_samples(source: Source, names: list[str]) -> None:
-    problem = names_problem(names)
-    if problem is not None:
-        raise TableError(f"{source.path}: sample names: {problem}")
 
 
 def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
@@ -234,13 +214,13 @@ def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
     n_rows = n_rows or rows_at_once(len(source.column_names))
     seen: set[str] = set()
     with file_errors(source.path):
-        for block in _regroup(source.blocks(n_rows), n_rows):
+        for block in _regroup(source.blocks(), n_rows):
             names = block.names.tolist()
-            _check_samples(source, [*sorted(seen.intersection(names)), *names])
-            yield _table(source, block, start=len(seen))
+            as_names([*sorted(seen.intersection(names)), *names], "sample")
+            yield _table(source, block, slice(len(seen), len(seen) + len(names)))
             seen.update(names)
-    if not seen:
-        raise TableError(f"{source.path}: holds a header and no rows")
+        if not seen:
+            raise TableError("holds a header and no rows")
 
 
 def _regroup(blocks: Iterator[Block], n_rows: int) -> Iterator[Block]:
@@ -260,16 +240,17 @@ def _regroup(blocks: Iterator[Block], n_rows: int) -> Iterator[Block]:
 
 def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
     """Blocks of samples that lie in columns, turned through a temporary file."""
-    _check_samples(source, source.column_names)
     names: list[np.ndarray] = []
     with file_errors(source.path), Tiles() as tiles:
-        for block in source.blocks(rows_at_once(len(source.column_names))):
+        as_names(source.column_names, "sample")
+        for block in source.blocks():
             names.append(block.names)
             tiles.add(block.values)
         if not names:
-            raise TableError(f"{source.path}: holds a header and no rows")
+            raise TableError("holds a header and no rows")
         features = np.concatenate(names)
         step = n_samples or rows_at_once(len(features))
         for start in range(0, len(source.column_names), step):
-            stop = min(start + step, len(source.column_names))
-            yield _turned(source, tiles.columns(start, stop), features, slice(start, stop))
+            part = slice(start, min(start + step, len(source.column_names)))
+            values = tiles.columns(part.start, part.stop).T
+            yield _table(source, Block(features, values, {}), part)

@@ -2,27 +2,29 @@
 
 import os
 import secrets
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import numpy as np
 
 from suquan.io._errors import TableError, file_errors, listed
-from suquan.io._gct import GctSink
-from suquan.io._kinds import KNOWN, FileKind, kind_of_name
-from suquan.io._matrices import H5adSink
-from suquan.io._npz import NpzSink
-from suquan.io._parquet import ParquetColumnSink, ParquetRowSink
-from suquan.io._sinks import ColumnSink, RowSink, Sink, Target
+from suquan.io._headed import write_gct
+from suquan.io._kinds import KNOWN, kind_of_name
+from suquan.io._matrices import write_h5ad
+from suquan.io._npz import write_npz
+from suquan.io._parquet import write_parquet_columns, write_parquet_rows
+from suquan.io._sinks import Target, Writer, write_text_columns, write_text_rows
 from suquan.io._table import Table
 
-# The sink of every kind for samples in rows, and for samples in columns.
-SINKS: dict[str, tuple[type[Sink], type[Sink]]] = {
-    "csv": (RowSink, ColumnSink),
-    "tsv": (RowSink, ColumnSink),
-    "parquet": (ParquetRowSink, ParquetColumnSink),
-    "gct": (GctSink, GctSink),
-    "h5ad": (H5adSink, H5adSink),
-    "npz": (NpzSink, NpzSink),
+# The writer of every kind for samples in rows, and for samples in columns.
+WRITERS: dict[str, tuple[Callable[[Target], Writer], Callable[[Target], Writer]]] = {
+    "csv": (write_text_rows, write_text_columns),
+    "tsv": (write_text_rows, write_text_columns),
+    "parquet": (write_parquet_rows, write_parquet_columns),
+    "gct": (write_gct, write_gct),
+    "h5ad": (write_h5ad, write_h5ad),
+    "npz": (write_npz, write_npz),
 }
 
 
@@ -55,7 +57,7 @@ def write_table(table: Table, path: str | os.PathLike) -> None:
         writer.write(table)
 
 
-class TableWriter:
+class TableWriter(AbstractContextManager):
     """Write a table in blocks of samples, with bounded memory.
 
     Where samples go in columns, and for npz files, the values wait in a temporary file in the folder of the
@@ -84,15 +86,14 @@ class TableWriter:
 
     def __init__(self, path: str | os.PathLike, *, orientation: str = "rows"):
         self.path = Path(path)
-        self.kind = _writable(self.path)
+        with file_errors(self.path):
+            self.kind = kind_of_name(self.path)
+            check_destination(self.path)
         if orientation not in ("rows", "columns"):
             raise ValueError(f"orientation must be 'rows' or 'columns', got {orientation!r}")
         self.orientation = orientation
         self._hidden = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
-        self._sink: Sink | None = None
-        self._features = np.empty(0, dtype=str)
-        self._names: dict[str, None] = {}
-        self._labels: dict[str, list[np.ndarray]] = {}
+        self._target: Target | None = None
         self._closed = False
 
     def write(self, block: Table) -> None:
@@ -105,34 +106,34 @@ class TableWriter:
         """
         if self._closed:
             raise ValueError(f"{self.path}: the table is complete; open another writer")
-        if np.isinf(block.values).any():
-            raise TableError(f"{self.path}: a value is infinite; tables hold finite numbers")
-        if self._sink is None:
-            self._sink = self._open_sink(block)
-            self._features, self._labels = block.feature_names, {name: [] for name in block.labels}
-        if not np.array_equal(self._features, block.feature_names):
-            raise TableError(f"{self.path}: a block has other features than the first")
-        if list(self._labels) != list(block.labels):
-            raise TableError(f"{self.path}: a block has other label columns than the first")
-        names = block.sample_names.tolist()
-        repeated = listed(name for name in names if name in self._names)
-        if repeated:
-            raise TableError(f"{self.path}: {repeated} was written before; names must differ")
-        self._names.update(dict.fromkeys(names))
-        for name, column in block.labels.items():
-            self._labels[name].append(column)
         with file_errors(self.path, UnicodeEncodeError):
-            self._sink.write(block)
+            if np.isinf(block.values).any():
+                raise TableError("a value is infinite; tables hold finite numbers")
+            if self._target is None:
+                self._target = self._start(block)
+            target, names = self._target, block.sample_names.tolist()
+            if target.features != block.feature_names.tolist():
+                raise TableError("a block has other features than the first")
+            if list(target.parts) != list(block.labels):
+                raise TableError("a block has other label columns than the first")
+            repeated = listed(name for name in names if name in target.samples)
+            if repeated:
+                raise TableError(f"{repeated} was written before; names must differ")
+            target.samples.update(dict.fromkeys(names))
+            for name, column in block.labels.items():
+                target.parts[name].append(column)
+            self._writer.send(block)
 
-    def _open_sink(self, block: Table) -> Sink:
+    def _start(self, block: Table) -> Target:
+        """Start the writer of the kind, with what the first block says."""
         if not block.n_features:
-            raise TableError(f"{self.path}: the table has no features")
-        kind, gzipped = self.kind
-        features, labels = block.feature_names.tolist(), list(block.labels)
-        dtype = block.values.dtype
-        target = Target(self._hidden, self.path, kind, gzipped, features, labels, dtype)
-        with file_errors(self.path):
-            return SINKS[kind][self.orientation == "columns"](target)
+            raise TableError("the table has no features")
+        features, dtype = block.feature_names.tolist(), block.values.dtype
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in block.labels}
+        target = Target(self._hidden, *self.kind, features, dtype, parts)
+        self._writer = WRITERS[target.kind][self.orientation == "columns"](target)
+        next(self._writer)
+        return target
 
     def close(self) -> None:
         """Complete the file and give it its name."""
@@ -140,12 +141,11 @@ class TableWriter:
             return
         self._closed = True
         try:
-            if self._sink is None or not self._names:
-                raise TableError(f"{self.path}: there was no sample to write")
-            labels = {name: np.concatenate(parts) for name, parts in self._labels.items()}
             with file_errors(self.path, UnicodeEncodeError):
-                self._sink.finish(list(self._names), labels)
-                self._sink.close()
+                if self._target is None or not self._target.samples:
+                    raise TableError("there was no sample to write")
+                with suppress(StopIteration):
+                    self._writer.send(None)
                 os.replace(self._hidden, self.path)
         except BaseException:
             self.abandon()
@@ -154,12 +154,9 @@ class TableWriter:
     def abandon(self) -> None:
         """Throw away what was written."""
         self._closed = True
-        if self._sink is not None:
-            self._sink.close()
+        if self._target is not None:
+            self._writer.close()
         self._hidden.unlink(missing_ok=True)
-
-    def __enter__(self) -> "TableWriter":
-        return self
 
     def __exit__(self, kind, *_) -> None:
         if kind is None:
@@ -168,14 +165,13 @@ class TableWriter:
             self.abandon()
 
 
-def _writable(path: Path) -> FileKind:
-    kind = kind_of_name(path)
+def check_destination(path: Path) -> None:
+    """Refuse a place that cannot be written to, before the work begins."""
     if "_series_matrix" in path.name:
         raise TableError(
-            f"{path}: series matrix files are read, not written; choose another kind ({KNOWN})"
+            f"series matrix files are read, not written; choose another kind ({KNOWN})"
         )
     if path.is_dir():
-        raise TableError(f"{path}: this is a directory; give a file")
-    if not path.parent.is_dir():
-        raise TableError(f"{path}: there is no folder {path.parent}; make it first")
-    return kind
+        raise TableError("this is a directory; give a file")
+    if not path.resolve().parent.is_dir():
+        raise TableError(f"there is no folder {path.parent}; make it first")
