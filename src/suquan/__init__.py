@@ -5,8 +5,6 @@ given (a name, a distribution, a vector), taken from the samples (their mean or 
 with the linear model that uses the normalised samples.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

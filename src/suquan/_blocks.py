@@ -4,8 +4,6 @@ Blocks depend on the shape alone, so that sums over blocks are the same at any n
 that works on samples row by row calls this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar

@@ -3,8 +3,6 @@
 The estimators, selection, comparison and the rounds read all that they know about a method from its row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -5,8 +5,6 @@ Samples are ranked once for all folds. On each training set every method shares 
 BLAS thread each, so that the numbers are the same for any `n_jobs`. :func:`suquan.compare` uses the same parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral

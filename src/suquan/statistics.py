@@ -1,7 +1,5 @@
 """Tests on differences of scores over the folds of a repeated cross-validation."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -14,8 +14,6 @@ follows it, and the estimators take one as ``method=``. :class:`ConvexTargets` s
 array([ 1.  ,  0.25,  0.25, -1.5 ])
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable

@@ -4,8 +4,6 @@ A name, distribution, callable, array or matrix of samples comes in; a vector of
 Normalisers, models, plots and the command line call this.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Dask arrays at the border: what is one, what is taken, and errors that name the block."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -3,8 +3,6 @@
 Nothing here brings the samples to the driver: what must be seen is looked at inside the tasks.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Estimators on Dask arrays: what `fit` and the predictions do in place of their ways in memory."""
 
-from __future__ import annotations
-
 import copy
 import zlib
 from dataclasses import replace

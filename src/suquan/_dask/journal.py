@@ -5,8 +5,6 @@ to keep. A fit that is resumed runs the same steps; where the journal has the su
 pass is made.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Callable, Iterator

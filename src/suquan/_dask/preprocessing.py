@@ -1,7 +1,5 @@
 """Quantile normalisation of Dask arrays: targets learned in one round, samples normalised lazily."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dask.array as da

@@ -5,8 +5,6 @@ linearly, and ask for sums of losses and derivatives. No vector with an entry pe
 ``suquan._dask.problem`` makes a :class:`RowsRequest` and calls :func:`loss_side`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """How kernels are compiled: without the interpreter lock, and cached on disk where that is possible."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numba

@@ -5,8 +5,6 @@ may read more of them, and the rest lies in a list, its *tail*: entries start[i,
 `feature`, `knot` and `weight`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from suquan._kernels._jit import kernel

@@ -1,7 +1,5 @@
 """Median polish of probe sets, compiled; called by `suquan.microarray._rma`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from suquan._kernels._jit import kernel

@@ -7,8 +7,6 @@ of m observed ones reads f at (k + ½)/m. Results go to arrays that the caller g
 :class:`suquan.ranking.SampleOperator` and :mod:`suquan.targets` call these kernels.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import float64, int64, uint64
 

@@ -14,8 +14,6 @@ So the multipliers never fall from one pass to the next, and from the second pas
 negative: only the first pass may split, whatever the start; the others merge, and so must end.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from suquan._kernels._jit import kernel

@@ -12,8 +12,6 @@ see :func:`encode_rows`, for :mod:`suquan._kernels.operators`. :mod:`suquan.rank
 Every pass is stable, so equal values stay in order of position, and the order is exact.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import int64, uint32, uint64
 

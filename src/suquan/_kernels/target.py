@@ -1,7 +1,5 @@
 """Compiled loops of the f-step's dual method: sums over blocks of equal quantiles, whitened rows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from suquan._kernels._jit import kernel

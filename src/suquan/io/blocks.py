@@ -1,7 +1,5 @@
 """Matrices in files as Dask arrays of blocks of samples, and back."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -10,8 +10,6 @@ bring a BLAS, whose threads wait for work in a loop for some 30 ms and take the 
 Every public function of the solvers is called inside :func:`one_blas_thread`.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 ``suquan._dask.target`` from passes over blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol

@@ -3,8 +3,6 @@
 Called by :mod:`suquan.solvers.target`, for sets that know their faces.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the methods of the f-step share: the best target so far, its certificate, proximal gradient steps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

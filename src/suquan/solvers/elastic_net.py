@@ -12,8 +12,6 @@ that rounding spoils where l1 is tiny, and the decrease that the second-order mo
 support and all columns that violate the optimality conditions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from suquan.losses import Curvature, Loss

@@ -8,8 +8,6 @@ that the Gram matrix of the normalised samples and the rows of the f-step follow
 The blocks are computed once for all samples; every fold is a part of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -8,8 +8,6 @@ solutions, of which the solvers make a :class:`LinearFit` each.
 Parameters ``theta`` of a batch have shape (n_fits, n_outputs, n_parameters), and so have gradients and steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol

@@ -8,8 +8,6 @@ lockstep, so that every product with the design is a matrix product. :class:`suq
 calls :class:`FeatureSolver`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The svd method: the target as the first right singular vector of the classes' mean difference."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -17,8 +17,6 @@ Proximal gradient with restarts on D itself finishes what either leaves unsolved
 Called by the rounds of :mod:`suquan.objective`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
