@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,9 +38,41 @@ _ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
 
+class Design(Protocol):
+    """What the rounds ask of normalised samples: w-steps, in the notation of :mod:`suquan.solvers.linear`.
+
+    Ridge and elastic net have one each; samples known by their Gram matrix or as blocks on Dask have their own.
+    """
+
+    def solve(
+        self,
+        loss: Loss,
+        y: Any,
+        s: Any,
+        alpha: float,
+        *,
+        tol: float,
+        max_iter: int,
+        start: Any = None,
+    ) -> LinearFit:
+        """One fit with weights s, from the fit `start` where there is one."""
+
+    def solve_many(
+        self, loss: Loss, y: Any, S: Any, alpha: float, *, tol: float, max_iter: int
+    ) -> list[LinearFit]:
+        """Fits that differ by their weights, the rows of S."""
+
+    def solve_path(
+        self, loss: Loss, y: Any, s: Any, alphas: Sequence[float], *, tol: float, max_iter: int
+    ) -> list[LinearFit]:
+        """Fits at several alphas, in their order."""
+
+
 @dataclass(frozen=True)
 class JointProblem:
-    """Ranked samples, labels, weights and penalties of one fit.
+    """Ranked samples, labels, weights and penalties of one fit; its methods are all that the rounds ask.
+
+    Problems through blocks of knots and on Dask are subclasses that answer in their own way.
 
     Attributes
     ----------
@@ -82,7 +114,7 @@ class JointProblem:
         """Target f = B g, one value per feature."""
         return read_at_grid(g, self.operator.n_features)
 
-    def w_design(self, g: np.ndarray) -> Any:
+    def w_design(self, g: np.ndarray) -> Design:
         """Rows T_i f, of shape (n_samples, n_features), on which the w-step is solved."""
         A = self.operator.apply(self.expand(g), dtype=self.dtype)
         return make_design(A, self.l1_ratio, self.fit_intercept)
@@ -160,7 +192,7 @@ class ElasticNetDesign:
         return [self.solve(loss, y, s, alpha, tol=tol, max_iter=max_iter) for alpha in alphas]
 
 
-def make_design(A: np.ndarray, l1_ratio: float, fit_intercept: bool) -> Any:
+def make_design(A: np.ndarray, l1_ratio: float, fit_intercept: bool) -> Design:
     """Normalised samples A of shape (n_samples, n_features), ready for w-steps with this penalty."""
     if l1_ratio > 0.0:
         return ElasticNetDesign(A, l1_ratio, fit_intercept)
@@ -194,13 +226,15 @@ class FoldModels:
             row[train] = self.s[train] / self.s[train].sum()
         return S
 
-    def fit(self, problem: JointProblem, design: Any, max_iter: int) -> list[LinearFit]:
+    def fit(self, problem: JointProblem, design: Design, max_iter: int) -> list[LinearFit]:
         """Models on normalised samples; they share what the design has computed once."""
         return design.solve_many(
             problem.loss, problem.y, self.weights, problem.alpha, tol=W_TOL, max_iter=max_iter
         )
 
-    def held_out_loss(self, problem: JointProblem, models: list[LinearFit], design: Any) -> float:
+    def held_out_loss(
+        self, problem: JointProblem, models: list[LinearFit], design: Design
+    ) -> float:
         """Mean loss of the held-out samples under the models on `design` that have not seen them."""
         scores = [fit.u[test] for fit, (_, test) in zip(models, self.splits, strict=True)]
         y, s = problem.y[self.rows], self.s[self.rows]
