@@ -92,7 +92,7 @@ def data(tmp_path_factory):
     shades = rng.integers(0, 200, (10, 1024))
     pictures["X_train"][:400] = shades[labels] + rng.integers(0, 56, (400, 1024))
     pictures["y_train"][:400] = labels
-    np.savez_compressed(folder / "cifar10_gray.npz", **pictures)
+    np.savez(folder / "cifar10_gray.npz", **pictures)
     X, y = make_corrupted_classification(45, 20, random_state=0)
     np.savez(folder / "plain.npz", X=X, y=np.r_[y[:-1], -1], n_missing=np.r_[0 * y[:19], 1])
     pm = np.exp(rng.normal(6, 1, (60, 40)))

@@ -510,6 +510,7 @@ def test_outputs_one_after_the_other_reach_the_same_fit(monkeypatch, shape):
     assert parts.objective == pytest.approx(whole.objective, rel=1e-8)
 
 
+@pytest.mark.slow  # skglm compiles for seconds
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_elastic_net_against_skglm(loss):
     skglm = pytest.importorskip("skglm")
