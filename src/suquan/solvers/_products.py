@@ -166,11 +166,19 @@ class CentredDesign:
     fit_intercept : bool
     explicit : bool, default=False
         Whether the means are subtracted from a copy of A and not from its products.
+
+    Attributes
+    ----------
+    largest_square : float
+        Features up to which there is room for a matrix of all pairs.
     """
+
+    largest_square = np.inf
 
     def __init__(self, A: Array, means: Array, fit_intercept: bool, explicit: bool = False):
         self.offset = means  # what b must give back: u = A w + b − offset·w
         self.A: Array = A - means.astype(A.dtype) if explicit else A
+        self.n_features, self.dtype = A.shape[1], A.dtype
         self.means = np.zeros_like(means) if explicit else means
         self.fit_intercept = fit_intercept
 

@@ -73,9 +73,13 @@ class RidgeDesign:
         -------
         RidgeDesign
         """
+        return cls.from_solver(GramSolver.from_gram(G, fit_intercept), fit_intercept)
+
+    @classmethod
+    def from_solver(cls, solver: GramSolver | FeatureSolver, fit_intercept: bool) -> RidgeDesign:
+        """Design with a solver of its own."""
         design = cls.__new__(cls)
-        design.fit_intercept = fit_intercept
-        design._solver = GramSolver.from_gram(G, fit_intercept)
+        design.fit_intercept, design._solver = fit_intercept, solver
         return design
 
     def solve(

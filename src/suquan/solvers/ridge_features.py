@@ -55,18 +55,11 @@ class DenseSums:
         Weights of each fit.
     spread : float, optional
         Mean square of the entries, where a preconditioner needs it.
-
-    Attributes
-    ----------
-    largest_square : float
-        Features up to which there is room for a matrix of all pairs.
     """
-
-    largest_square = np.inf
 
     def __init__(self, design: CentredDesign, loss: Loss, y: Array, S: Array, spread: float = 1.0):
         self.design, self.loss, self.y, self.S, self.spread = design, loss, y, S, spread
-        self.n_features = design.A.shape[1]
+        self.n_features, self.largest_square = design.n_features, design.largest_square
         self._known: tuple[list[Point], list[Curvature]] | None = None
         self.has_all = [bool(np.all(s > 0.0)) for s in S]
 
@@ -93,7 +86,7 @@ class DenseSums:
     def hessian(self, fits: Array, points: list[Point]) -> Product:
         """Products with the Hessians of the losses, in the type of the design."""
         curvatures = self._curvatures(fits, points)
-        dtype = self.design.A.dtype
+        dtype = self.design.dtype
 
         def product(V: Array) -> Array:
             changes = self._side_by_side(self.design.scores(_rows(V), dtype), len(V))

@@ -318,6 +318,8 @@ class GramSolver:
             start = replace(start, w=w, b=b if self.fit_intercept else 0.0 * b, design=known)
         fits = solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
         inverse = vectors / roots
+        if self.fit_intercept:  # of sum 0, but for the rounding of the smallest eigenvalues
+            inverse -= inverse.mean(axis=0)
         return [replace(fit, dual=fit.w @ inverse.T, w=None, design=self) for fit in fits]
 
 
