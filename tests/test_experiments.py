@@ -119,7 +119,8 @@ def done(data, tmp_path_factory):
 
 FILES = {
     "simulated": ["fits", "curves", "gaps", "rounds", "figure1", "rounds"],
-    "cifar10": ["scores", "summary", "wins", "ties_summary", "spav_summary", "figure2a", "figure2b", "figure3"],
+    "cifar10": ["scores", "summary", "wins", "choices", "ties_summary", "spav_summary",
+                "figure2a", "figure2b", "figure3"],
     "expression": ["folds", "table1", "table2", "table2_paper", "tests", "targets", "figure4"],
 }  # fmt: skip
 
