@@ -134,6 +134,16 @@ def test_kendall_kernel_counts_over_many_words_of_bits(p):
     np.testing.assert_allclose(kendall_kernel(X, Y), expected, atol=1e-15)
 
 
+@pytest.mark.parametrize("p", [1024, 17_000, 40_000])
+def test_kendall_kernel_agrees_with_scipy_on_long_samples(p):
+    X = make_samples(3, p, with_ties=False)
+    X[1] = np.round(X[0] + X[1], 1)
+    K = kendall_kernel(X)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        tau = kendalltau(X[i], X[j]).statistic
+        assert K[i, j] / np.sqrt(K[i, i] * K[j, j]) == pytest.approx(tau, abs=1e-12)
+
+
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize(("n_knots", "smoothness"), [(None, 0.0), (11, 0.3), (5, 0.0), (4, 0.02)])
 def test_permutation_kernel_is_its_formula(ties, n_knots, smoothness):

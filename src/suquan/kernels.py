@@ -172,7 +172,7 @@ def kendall_kernel(X: Any, Y: Any = None) -> np.ndarray:
     x, y = _places(ranked), _places(others)
 
     def fill(i: int, out: np.ndarray) -> None:
-        permutations.kendall_row(x.order[i], x.end[i], y.place, y.start, y.end, out)
+        permutations.kendall_row(x.start[i], y.order, y.start, out)
 
     return _gram(fill, ranked, others)
 

@@ -6,16 +6,12 @@ sample's row of a Gram matrix. :mod:`suquan.kernels` calls this.
 """
 
 import numpy as np
-from numba import int64, uint64
+from numba import int32, int64, uint64
 
 from suquan._kernels._jit import kernel
 
 # Weights of a pair of features in the weighted Kendall kernel.
 MULTIPLICATIVE, AVERAGE, ADDITIVE = 0, 1, 2
-
-# Features are counted in words of 64 bits; the masks add up the bits of a word in four steps.
-_PAIRS, _FOURS = uint64(0x5555555555555555), uint64(0x3333333333333333)
-_BYTES, _ONES = uint64(0x0F0F0F0F0F0F0F0F), uint64(0x0101010101010101)
 
 
 @kernel
@@ -44,60 +40,65 @@ def place_rows(codes, flag, mask, order, place, start, end):
 
 
 @kernel
-def count_bits(word):
-    """Number of bits that are set in a word of 64."""
-    word -= (word >> uint64(1)) & _PAIRS
-    word = (word & _FOURS) + ((word >> uint64(2)) & _FOURS)
-    word = (word + (word >> uint64(4))) & _BYTES
-    return int64((word * _ONES) >> uint64(56))
+def count_rising(sequence, counts):
+    """Number of pairs that rise in a permutation of 0, …, p − 1, in O(p log p).
 
+    A pair counts at the highest digit, in base 4, in which its numbers differ: there the number of earlier ones
+    with the same higher digits and a lower digit is known.
 
-@kernel
-def count_before(words, tree, place):
-    """Number of places before `place` that are marked in `words`; `tree` sums whole words."""
-    k = place >> 6
-    count = 0
-    if place & 63:
-        count = count_bits(words[k] & ((uint64(1) << uint64(place & 63)) - uint64(1)))
-    while k > 0:
-        count += tree[k]
-        k &= k - 1
-    return count
-
-
-@kernel
-def kendall_row(order, end, places, starts, ends, out):
-    """Mean of sign products over the pairs of features, of one sample with the samples of `places`.
-
-    The features of one sample are met from the top, block by block, and their places in the other one are
-    marked: bits, and a Fenwick tree over words of them. O(p log p) for each of the other samples.
+    Parameters
+    ----------
+    sequence : uint32 ndarray of shape (n_features,)
+    counts : int32 ndarray of shape (n_features // 4 + 1, 4)
+        Working space.
     """
-    n_features = order.size
-    n_words = (n_features + 63) // 64
-    words, tree = np.empty(n_words, np.uint64), np.empty(n_words + 1, np.int64)
+    total, shift = 0, uint64(0)
+    while (sequence.size - 1) >> shift:
+        counts[: (sequence.size >> (shift + uint64(2))) + 1] = 0
+        for r in range(sequence.size):
+            number = uint64(sequence[r]) >> shift
+            group, digit = number >> uint64(2), number & uint64(3)
+            total += counts[group, digit]
+            for higher in range(4):
+                counts[group, higher] += int32(uint64(higher) > digit)
+        shift += uint64(2)
+    return total
+
+
+@kernel
+def kendall_row(start, orders, starts, out):
+    """Mean of sign products over the pairs of features, of one sample with the samples of `orders`.
+
+    The features of one sample, tied ones in the order of the other, make a sequence of places in the other, where
+    tied ones have theirs in the order of the sequence. Its rising pairs are those in the same order and the tied
+    ones, which are counted apart.
+    """
+    n_features = start.size
+    n_pairs = n_features * (n_features - 1) // 2
+    sequence = np.empty(n_features, np.uint32)
+    features, met = np.empty(n_features, np.int32), np.empty(n_features, np.int32)
+    counts = np.empty((n_features // 4 + 1, 4), np.int32)
     for m in range(out.size):
-        words[:] = 0
-        tree[:] = 0
-        total, first = 0, 0
-        while first < n_features:
-            last = end[order[first]]
-            for r in range(first, last):
-                j = order[r]
-                above = count_before(words, tree, int64(starts[m, j]))
-                reached = above
-                if ends[m, j] - starts[m, j] > 1:
-                    reached = count_before(words, tree, int64(ends[m, j]))
-                total += above + reached - first
-            for r in range(first, last):
-                place = int64(places[m, order[r]])
-                k = place >> 6
-                words[k] |= uint64(1) << uint64(place & 63)
-                k += 1
-                while k <= n_words:
-                    tree[k] += 1
-                    k += k & -k
-            first = last
-        out[m] = total / (n_features * (n_features - 1) // 2)
+        n_tied, n_both = 0, 0
+        met[:] = 0
+        for r in range(n_features):
+            j = uint64(orders[m, r])
+            k = uint64(start[j])
+            features[k + uint64(met[k])] = j
+            n_tied += met[k]
+            met[k] += 1
+        met[:] = 0
+        last_start, last_k = int32(-1), uint64(0)
+        for r in range(n_features):
+            j = uint64(features[r])
+            k = uint64(starts[m, j])
+            sequence[r] = k + uint64(met[k])
+            n_tied += met[k]
+            met[k] += 1
+            n_both = n_both + 1 if start[j] == last_start and k == last_k else 0
+            last_start, last_k = start[j], k
+            n_tied -= n_both
+        out[m] = (2 * count_rising(sequence, counts) - n_pairs - n_tied) / n_pairs
 
 
 @kernel
@@ -121,7 +122,8 @@ def pair_weights(kind, u, a, b, left, right):
 def weighted_kendall_row(kind, u, order, start, end, starts, out):
     """Sums of the weights of the pairs that one sample and each sample of `starts` have in the same order.
 
-    As in :func:`kendall_row`, with a Fenwick tree of the vectors of :func:`pair_weights`.
+    The features of one sample are met from the top, block by block, and the vectors of :func:`pair_weights` are
+    added to a Fenwick tree over the places in the other: O(p log p).
 
     Parameters
     ----------
