@@ -69,9 +69,8 @@ def count_rising(sequence, counts):
 def kendall_row(start, orders, starts, out):
     """Mean of sign products over the pairs of features, of one sample with the samples of `orders`.
 
-    The features of one sample, tied ones in the order of the other, make a sequence of places in the other, where
-    tied ones have theirs in the order of the sequence. Its rising pairs are those in the same order and the tied
-    ones, which are counted apart.
+    Ties are settled so that tied pairs rise: those of each sample in the order of the other one.
+    So the rising pairs are those in the same order and the tied ones, which are counted apart.
     """
     n_features = start.size
     n_pairs = n_features * (n_features - 1) // 2
