@@ -1,5 +1,6 @@
 """Kernels on permutations against their definitions, pair by pair of features, and against SciPy."""
 
+import inspect
 import warnings
 from functools import partial
 
@@ -16,6 +17,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVC
 
+import suquan
 from suquan import kernels, make_target_quantiles, quantile_normalize, rank_samples
 from suquan.kernels import (
     kendall_kernel,
@@ -275,6 +277,28 @@ def test_kernels_refuse_samples_that_they_cannot_compare(name):
 def test_parameters_out_of_range_are_refused(kernel, options, message):
     with pytest.raises(ValueError, match=message):
         kernel(make_samples(5, 6), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "signature"),
+    [
+        ("kendall_kernel", "X, Y=None"),
+        ("mallows_kernel", "X, Y=None, scale=1.0"),
+        (
+            "permutation_kernel",
+            "X, Y=None, *, n_knots=None, smoothness=0.0, ties='average'",
+        ),
+        ("quantile_kernel", "X, Y=None, target_quantiles='normal', *, ties='average'"),
+        ("weighted_kendall_kernel", "X, Y=None, weight='average', k=None, u=None"),
+    ],
+)
+def test_kernels_are_public_and_documented(name, signature):
+    assert "kernels" in dir(suquan)
+    kernel = getattr(suquan.kernels, name)
+    parameters = inspect.signature(kernel).parameters.values()
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    assert str(inspect.Signature(plain)) == f"({signature})"
+    assert "Examples\n--------\n>>> " in inspect.getdoc(kernel)
 
 
 def test_kernels_serve_scikit_learn_as_functions_and_precomputed():
