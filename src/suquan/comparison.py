@@ -23,7 +23,7 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
-from suquan._dask._common import is_dask_array
+from suquan._blocks import is_dask_array
 from suquan._files import replace_file
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__

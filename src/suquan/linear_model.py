@@ -22,7 +22,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from suquan import methods
-from suquan._dask._common import as_numpy, is_dask_array
+from suquan._blocks import as_numpy, is_dask_array
 from suquan.fitting import (
     CHECKS,
     decision_values,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._dask._common import is_dask_array
+from suquan._blocks import is_dask_array
 from suquan._dask.collections import check_row_blocks
 from suquan.linear_model import (
     SupervisedQuantileNormalizer,

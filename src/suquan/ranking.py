@@ -14,8 +14,7 @@ from scipy import sparse
 from sklearn.utils import validation
 from sklearn.utils.validation import _check_sample_weight, check_array
 
-from suquan._blocks import for_each_block, sum_over_blocks
-from suquan._dask._common import is_dask_array
+from suquan._blocks import for_each_block, is_dask_array, sum_over_blocks
 from suquan._kernels import operators, sorting
 
 TIES = {"average": operators.AVERAGE, "first": operators.FIRST, "mean_rank": operators.MEAN_RANK}

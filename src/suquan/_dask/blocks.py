@@ -21,8 +21,13 @@ import numpy as np
 from sklearn.utils.validation import check_array
 from threadpoolctl import threadpool_limits
 
-from suquan._dask._common import DaskBlockError, DaskConnectionError
-from suquan._dask.collections import RowBlock, active_client, readable_errors
+from suquan._dask.collections import (
+    DaskBlockError,
+    DaskConnectionError,
+    RowBlock,
+    active_client,
+    readable_errors,
+)
 from suquan._dask.journal import Journal
 from suquan.ranking import RANKED_DTYPES, SampleOperator
 

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from suquan._dask._common import DaskConnectionError, is_dask_array
+from suquan._blocks import is_dask_array
+
+
+class DaskBlockError(ValueError):
+    """A block of rows of a Dask array could not be used; the message names the block and its rows."""
+
+
+class DaskConnectionError(RuntimeError):
+    """The Dask cluster could not finish a computation: the connection or too many workers were lost."""
 
 
 def check_row_blocks(X: Any, *, name: str = "X", min_samples: int = 1) -> Any:

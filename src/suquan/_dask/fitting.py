@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._dask._common import as_numpy
+from suquan._blocks import as_numpy
 from suquan._dask.blocks import BlockRows, Blocks, Labels, RankedBlock
 from suquan._dask.collections import RowBlock, check_row_blocks, map_row_blocks, take_rows
 from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
