@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -188,15 +188,13 @@ class Blocks:
 
     def sum(self, function: Callable[..., Arrays], *arguments: Any) -> Arrays:
         """One pass: the sums over the blocks of the arrays that ``function(part, *arguments)`` gives."""
-        of_block = partial(sum_over_parts, function)
-        return self._pass(
-            function, arguments, lambda shared: [tree_sum(self._each(of_block, shared))]
-        )
+        of_block = partial(over_parts, function, add_up)
+        return self._pass(function, arguments, lambda sent: [tree_sum(self._each(of_block, sent))])
 
     def collect(self, function: Callable[..., Arrays], *arguments: Any) -> Arrays:
         """One pass: the arrays that ``function(part, *arguments)`` gives, in order of blocks."""
-        of_block = partial(list_over_parts, function)
-        return self._pass(function, arguments, lambda shared: self._each(of_block, shared))
+        of_block = partial(over_parts, function, list_up)
+        return self._pass(function, arguments, lambda sent: self._each(of_block, sent))
 
     def collect_pairs(
         self, function: Callable[..., Arrays], *arguments: Any
@@ -297,33 +295,32 @@ class Blocks:
 
 def tree_sum(tasks: list) -> Any:
     """Sum of what the tasks give, a few at a time, in their order."""
+    add = dask.delayed(add_up, pure=False)
     while len(tasks) > 1:
-        tasks = [_add(tasks[k : k + _FAN_IN]) for k in range(0, len(tasks), _FAN_IN)]
+        tasks = [add(tasks[k : k + _FAN_IN]) for k in range(0, len(tasks), _FAN_IN)]
     return tasks[0]
 
 
-def sum_over_parts(
-    function: Callable[..., Arrays], parts: list[RankedBlock], *arguments: Any
+def over_parts(
+    function: Callable[..., Arrays], gather: Callable, parts: list[RankedBlock], *arguments: Any
 ) -> Arrays:
-    """Sums over the parts of a block."""
-    total = [np.array(array) for array in function(parts[0], *arguments)]
-    for part in parts[1:]:
-        for array, more in zip(total, function(part, *arguments), strict=True):
+    """What the parts of a block give, gathered by :func:`add_up` or :func:`list_up`."""
+    return gather(function(part, *arguments) for part in parts)
+
+
+def add_up(parts: Iterable[Arrays]) -> Arrays:
+    """Entry by entry sums, in the order of the parts."""
+    parts = iter(parts)
+    total = [np.array(array) for array in next(parts)]
+    for arrays in parts:
+        for array, more in zip(total, arrays, strict=True):
             array += more
     return total
 
 
-def list_over_parts(
-    function: Callable[..., Arrays], parts: list[RankedBlock], *arguments: Any
-) -> Arrays:
-    """Arrays of all parts of a block."""
-    return [array for part in parts for array in function(part, *arguments)]
-
-
-@partial(dask.delayed, pure=False)
-def _add(parts: list[Arrays]) -> Arrays:
-    """Entry by entry sums, in the order of the parts."""
-    return [sum(arrays[1:], start=np.array(arrays[0])) for arrays in zip(*parts, strict=True)]
+def list_up(parts: Iterable[Arrays]) -> Arrays:
+    """All arrays, in the order of the parts."""
+    return list(chain.from_iterable(parts))
 
 
 def _shared(*arguments: Any) -> Any:

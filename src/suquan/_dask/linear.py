@@ -33,9 +33,8 @@ from suquan.solvers.newton import (
 from suquan.solvers.ridge_features import Conditioning, DenseSums, FeatureProblem, theta_of
 
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
-COVARIANCE_FEATURES = (
-    4096  # most features whose second moments precondition: 134 MB; one scale beyond
-)
+# Most features whose second moments precondition: 134 MB; one scale beyond.
+COVARIANCE_FEATURES = 4096
 _START_TOL = 1e-4  # accuracy of the fit to all samples that fold models start from
 
 Arrays = list[np.ndarray]
@@ -139,29 +138,22 @@ def evaluate(block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.n
         return [values, sums.gradients(which, points), sums.curvatures(which, points)]
 
 
-def squares(
+def curvature_of_columns(
     block: RankedBlock,
     request: DesignRequest,
     fits: Fits,
     theta: np.ndarray,
     damping: np.ndarray,
+    V: np.ndarray | None,
     total: float,
 ) -> Arrays:
-    """Second moments of the columns, weighted with the mean curvature of the fits over `total`."""
-    sums, which, points = fits.points(block, request, theta, damping)
-    return [sums.squares(which, points, total)]
+    """Products of the losses' Hessians with V; or, without V, second moments of the columns.
 
-
-def hessian_products(
-    block: RankedBlock,
-    request: DesignRequest,
-    fits: Fits,
-    theta: np.ndarray,
-    damping: np.ndarray,
-    V: np.ndarray,
-) -> Arrays:
-    """Products of the losses' Hessians with V."""
+    These are weighted with the mean curvature of the fits over `total`.
+    """
     sums, which, points = fits.points(block, request, theta, damping)
+    if V is None:
+        return [sums.squares(which, points, total)]
     return [sums.hessian(which, points)(V)]
 
 
@@ -333,15 +325,16 @@ class BlockSums(DenseSums):
 
     def hessian(self, fits: np.ndarray, points: list[Point]) -> Product:
         """Products with the Hessians of the losses, one pass each."""
-        return lambda V: self._sum_at(hessian_products, fits, points, V)
+        return lambda V: self._sum_curvature(fits, points, V)
 
     def squares(self, fits: np.ndarray, points: list[Point], total: float) -> np.ndarray:
         """Second moments weighted with mean curvatures over `total`, in one pass."""
-        return self._sum_at(squares, fits, points, total)
+        return self._sum_curvature(fits, points, None, total)
 
-    def _sum_at(self, function: Any, fits: np.ndarray, points: list[Point], argument: Any) -> Any:
-        """Sum over the blocks of what a function gives for the fits at their points."""
+    def _sum_curvature(
+        self, fits: np.ndarray, points: list[Point], V: np.ndarray | None, total: float = 1.0
+    ) -> np.ndarray:
         theta = np.stack([point.theta for point in points])
         damping = np.array([point.damping for point in points])
-        which = self.fits.take(fits)
-        return self.blocks.sum(function, self.request, which, theta, damping, argument)[0]
+        at = self.request, self.fits.take(fits), theta, damping
+        return self.blocks.sum(curvature_of_columns, *at, V, total)[0]

@@ -139,7 +139,6 @@ def learn(
     sample_weight: Any = None,
     missing: str = "error",
     infinite: str = "allow",
-    feature_names: Any = None,
 ) -> np.ndarray:
     """Mean or median of the sorted samples, place by place, of shape (n_features,); computes.
 
@@ -150,18 +149,16 @@ def learn(
     sample_weight : array or dask array of shape (n_samples,), default=None
     missing : {"error", "ignore"}, default="error"
     infinite : {"error", "allow"}, default="allow"
-    feature_names : array-like, default=None
-        For messages.
     """
     X = check_row_blocks(X)
     weights = block_weights(sample_weight, X)
     if weights is None:
         weights = da.ones((X.shape[0], 1), chunks=(X.chunks[0], 1))
-    rules = {"missing": missing, "infinite": infinite, "feature_names": feature_names}
+    rules = {"missing": missing, "infinite": infinite}
     if target == "mean":
         return _learn_mean(X, weights, rules)
     if target == "approximate_median":
-        return _approximate_median(X, weights, rules, MEDIAN_ERROR)
+        return _approximate_median(X, weights, rules)
     return _learn_median(X, weights, rules)
 
 
@@ -226,13 +223,13 @@ def _learn_median(X: Any, weights: Any, rules: dict) -> np.ndarray:
     return _median_over_rows(ordered, weights, X)
 
 
-def _approximate_median(X: Any, weights: Any, rules: dict, error: float) -> np.ndarray:
+def _approximate_median(X: Any, weights: Any, rules: dict) -> np.ndarray:
     """Median of K evenly spaced quantiles of every block in place of its samples.
 
     The K points at (i + ½)/K of a distribution tell the share below any value up to 1/(2K), and so do the
-    points of all blocks together: K = ⌈1/(2·error)⌉ keeps the promise.
+    points of all blocks together: K = ⌈1/(2·MEDIAN_ERROR)⌉ keeps the promise.
     """
-    n_points = int(np.ceil(0.5 / error))
+    n_points = int(np.ceil(0.5 / MEDIAN_ERROR))
     shape = {"width": X.shape[1] + 1, "rows_out": (n_points,) * X.numblocks[0]}
     parts = map_row_blocks(
         _points_of_block, X, weights, dtype=np.float64, n_points=n_points, **shape, **rules
