@@ -27,7 +27,6 @@ from suquan.fitting import (
     CHECKS,
     decision_values,
     fit_samples,
-    fitted_loss,
     forget,
     predicted_classes,
     standardize_start,
@@ -163,7 +162,10 @@ class _SuquanBase(TargetTransformer):
 
     @property
     def _fitted_loss(self) -> Loss:
-        return fitted_loss(self.loss, getattr(self, "classes_", None), self.huber_delta)
+        classes = getattr(self, "classes_", None)
+        if classes is None:
+            return make_loss(self.loss, huber_delta=self.huber_delta)
+        return make_loss(self.loss, len(classes)).encode(classes, np.ones(len(classes), bool))[0]
 
 
 class SuquanClassifier(ClassifierMixin, _SuquanBase):

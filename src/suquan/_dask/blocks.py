@@ -49,9 +49,8 @@ class Labels:
     ----------
     y, s : ndarray of shape (n_rows,)
         Labels as the loss wants them, and weights; those of all blocks sum to 1.
-    train, test : ndarray of uint8
-        Bits of the models, packed along the first axis.
-    n_models : int
+    train, test : ndarray of shape (n_models, n_rows), bool
+        Which models see which rows, and which score them as held out.
     first : int
         Number of used rows before these.
     """
@@ -60,23 +59,12 @@ class Labels:
     s: np.ndarray
     train: np.ndarray
     test: np.ndarray
-    n_models: int
     first: int
 
     def take(self, rows: slice) -> Labels:
         """Those of consecutive rows; views."""
         labels = self.y[rows], self.s[rows], self.train[:, rows], self.test[:, rows]
-        return Labels(*labels, self.n_models, self.first + rows.start)
-
-    @property
-    def trains(self) -> np.ndarray:
-        """Which models see which rows: bool, shape (n_models, n_rows)."""
-        return np.unpackbits(self.train, axis=0, count=self.n_models).view(bool)
-
-    @property
-    def tests(self) -> np.ndarray:
-        """Which models score which rows as held out: bool, shape (n_models, n_rows)."""
-        return np.unpackbits(self.test, axis=0, count=self.n_models).view(bool)
+        return Labels(*labels, self.first + rows.start)
 
 
 @dataclass
@@ -128,24 +116,22 @@ class BlockRows(NamedTuple):
     ----------
     where : RowBlock
         Which block, and its rows, those of weight 0 included.
-    used : ndarray of bool, or None for all
+    used : ndarray of shape (n_rows,), bool
     labels : Labels
         Of the used rows.
     """
 
     where: RowBlock
-    used: np.ndarray | None
+    used: np.ndarray
     labels: Labels
 
 
 def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> list[RankedBlock]:
     """Check and rank the used rows of a block; a pass works on the parts one after the other."""
     X = check_array(X, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan", ensure_min_samples=0)
-    n_rows = rows.where.stop - rows.where.start
-    if len(X) != n_rows:
-        raise ValueError(f"it has {len(X)} rows where {n_rows} were announced.")
-    if rows.used is not None:
-        X = X[rows.used]
+    if len(X) != len(rows.used):
+        raise ValueError(f"it has {len(X)} rows where {len(rows.used)} were announced.")
+    X = X if rows.used.all() else X[rows.used]
     operator = SampleOperator.from_samples(X, ties=ties, missing=missing)
     step = max(1, _PART_VALUES // X.shape[1])
     parts = [slice(start, start + step) for start in range(0, len(X), step)]

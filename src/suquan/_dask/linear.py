@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._dask.blocks import Blocks, RankedBlock
+from suquan._dask.blocks import RankedBlock
 from suquan.losses import Loss
 from suquan.solvers import _products
 from suquan.solvers.linear import RidgeDesign
@@ -110,7 +110,7 @@ class Fits:
 
         The scores are remembered: an evaluation is followed by products with Hessians at the same theta.
         """
-        train = 1.0 if self.models is None else block.trains[self.models]
+        train = 1.0 if self.models is None else block.train[self.models]
         S = np.atleast_2d(train * block.s / self.totals[:, None])
         sums, which = DenseSums(request.design(block), self.loss, block.y, S), np.arange(len(theta))
         token, make = token_of(request.f, request.means, theta), partial(sums.scores, theta)
@@ -162,7 +162,7 @@ def held_out_losses(
 ) -> Arrays:
     """Weighted losses of the samples that the fold models have not seen."""
     _, _, points = fits.points(block, request, theta)
-    weights = block.s * block.tests
+    weights = block.s * block.test
     losses = [
         fits.loss.value(block.y[s > 0.0], point.u.reshape(len(s), -1)[s > 0.0].ravel(), s[s > 0.0])
         for point, s in zip(points, weights, strict=True)
@@ -198,33 +198,24 @@ class BlockDesign(RidgeDesign):
 
     Parameters
     ----------
-    blocks : Blocks
+    problem : suquan._dask.problem.BlockedProblem
+        Labels and weights are those of the used samples; blocks have theirs.
     f : ndarray of shape (n_features,)
-    loss : Loss
-    y, s : ndarray of shape (n_samples,)
-        Labels and weights of the used samples; blocks have theirs.
+
+    Attributes
+    ----------
     totals : ndarray of shape (n_models,)
         Weights of the fold models' samples.
-    dtype : type
-    fit_intercept : bool
     """
 
-    def __init__(
-        self,
-        blocks: Blocks,
-        f: np.ndarray,
-        loss: Loss,
-        y: np.ndarray,
-        s: np.ndarray,
-        totals: np.ndarray,
-        dtype: Any,
-        fit_intercept: bool,
-    ) -> None:
+    def __init__(self, problem: Any, f: np.ndarray) -> None:
+        blocks, loss, fit_intercept = problem.blocks, problem.loss, problem.fit_intercept
         n, p = blocks.n_samples, blocks.n_features
-        self.blocks, self.loss, self.y, self.s = blocks, loss, y, s
-        self.totals, self.fit_intercept = totals, fit_intercept
-        keep = n * p * np.dtype(dtype).itemsize <= blocks.kept_bytes
-        self.request = DesignRequest(f, dtype, fit_intercept, keep, np.zeros(p))
+        self.blocks, self.loss, self.y, self.s = blocks, loss, problem.y, problem.s
+        self.fit_intercept = fit_intercept
+        self.totals = np.array([problem.s[train].sum() for train, _ in problem.splits])
+        keep = n * p * np.dtype(problem.dtype).itemsize <= blocks.kept_bytes
+        self.request = DesignRequest(f, problem.dtype, fit_intercept, keep, np.zeros(p))
         self._gram = self._gram_design() if n <= min(p, GRAM_SAMPLES) else None
         self._all: LinearFit | None = None
         if self._gram is None:
