@@ -433,8 +433,8 @@ def refuse(path, match):
 
 
 def test_a_newer_schema_is_refused_with_the_advice_to_update(model_path):
-    change_header(model_path, lambda header: header.update(schema=2))
-    refuse(model_path, "schema 2.*reads schemas up to 1.*[Uu]pdate")
+    change_header(model_path, lambda header: header.update(schema=3))
+    refuse(model_path, "schema 3.*reads schemas up to 2.*[Uu]pdate")
 
 
 @pytest.mark.parametrize("schema", [None, "1", 0, True, 1.0, []])

@@ -135,7 +135,8 @@ def _by_name(
         raise_missing(aligned[:, found], n_observed, names[found])
     weight, what = np.ones(len(names)), "features"
     if hasattr(model, "coef_"):
-        weight, what = np.abs(model.coef_).sum(axis=0), "weight (sum of |w|)"
+        weight = np.abs(model.coef_).reshape(-1, len(names)).sum(axis=0)  # over classes and targets
+        what = "weight (sum of |w|)"
     lost = float(weight[~found].sum() / weight.sum()) if weight.any() else 0.0
     if not found.all():
         tell = (

@@ -17,21 +17,19 @@ one ridge problem. Both have a duality gap, that of "multi" to the convex proble
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from suquan.losses import Loss
+from suquan.objective import JointFit, Steps, intercept_only
+from suquan.ranking import SampleOperator
 from suquan.solvers._products import cholesky, cholesky_solve, one_blas_thread
-from suquan.solvers.newton import (
-    Point,
-    damped_curvature,
-    ignores_shifts,
-    negligible,
-    newton,
-)
+from suquan.solvers.matrix_data import BlockData, matrix_data
+from suquan.solvers.newton import Point, damped_curvature, ignores_shifts, negligible, newton
+from suquan.targets import read_at_grid
 
 # Accuracy of the target step and of intercepts, which are cheap, and bounds on that of the W-step.
 _STEP_TOL = 1e-12
@@ -63,11 +61,12 @@ def target_basis(n_knots: int, smoothness: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MatrixProblem:
-    """Data, labels, weights and penalties of one fit.
+    """Ranked samples, labels, weights and penalties of one fit.
 
     Attributes
     ----------
-    data : PassData or BlockData
+    operator : SampleOperator
+    n_knots : int
     loss : Loss
     y : ndarray of shape (n_samples,)
         Labels as `loss` wants them.
@@ -75,60 +74,71 @@ class MatrixProblem:
         Weights > 0 of sum 1.
     alpha, smoothness : float
     fit_intercept : bool
+    norm : {"trace", "frobenius"}
     """
 
-    data: Any
+    operator: SampleOperator
+    n_knots: int
     loss: Loss
     y: np.ndarray
     s: np.ndarray
     alpha: float
     smoothness: float
     fit_intercept: bool
+    norm: str
+    # The data, made once for this problem and for those with other penalties.
+    _made: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def with_blocks(self, blocks: np.ndarray) -> MatrixProblem:
+        """The same problem through known blocks of knots of all pairs of its samples."""
+        return replace(self, _made={"data": BlockData(self.operator, blocks)})
+
+    @property
+    def data(self) -> Any:
+        """All that the fit asks of the samples."""
+        if "data" not in self._made:
+            self._made["data"] = matrix_data(self.operator, self.n_knots)
+        return self._made["data"]
 
     @cached_property
     def basis(self) -> np.ndarray:
         """Targets g = Q h, of norm ‖h‖."""
-        return target_basis(self.data.n_knots, self.smoothness)
+        return target_basis(self.n_knots, self.smoothness)
 
     @property
     def max_rank(self) -> int:
         """Largest rank of A."""
-        n_rows = self.data.operator.n_features * self.loss.n_outputs
-        return min(self.data.n_knots - 1, n_rows)
+        return min(self.n_knots - 1, self.operator.n_features * self.loss.n_outputs)
+
+    def expand(self, G: np.ndarray) -> np.ndarray:
+        """Targets f = B g of the rows g of G, of shape (n_targets, n_features)."""
+        return np.stack([read_at_grid(g, self.operator.n_features) for g in G])
+
+    def roughness(self, g: np.ndarray) -> float:
+        """0: targets have no weight where there are no coefficients."""
+        return 0.0
 
 
 @dataclass(frozen=True)
-class MatrixFit:
+class MatrixFit(JointFit):
     """Result of a fit: A_k = Σ_l w_kl g_lᵀ, largest singular value first.
+
+    As :class:`suquan.objective.JointFit`, with `g` of shape (n_targets, n_knots), whose targets have mean
+    square 1 and rise where their sign is free, and `w` of shape (n_outputs, n_targets · n_features).
 
     Attributes
     ----------
-    G : ndarray of shape (n_targets, n_knots)
-        Node values of the targets, of mean square 1, rising where their sign is free.
-    W : ndarray of shape (n_outputs, n_targets, n_features)
-    b : ndarray of shape (n_outputs,)
     singular_values : ndarray of shape (n_targets,)
         Of A R^½.
-    objective, gap : float
-        Objective, and a bound on its distance from the minimum of the convex problem.
-    history : list of float
-        Objective after every half-step.
-    n_rounds, n_iter : int
-        Rounds done, and Newton steps of all of them.
-    unfinished : tuple of str
-        What did not reach its tolerance.
+    gap : float
+        Bound on the distance of the objective from the minimum of the convex problem.
+    n_shown : int
+        Targets to show: for "matrix" those that carry 99.9% of the squared norm.
     """
 
-    G: np.ndarray
-    W: np.ndarray
-    b: np.ndarray
-    singular_values: np.ndarray
-    objective: float
-    gap: float
-    history: list[float]
-    n_rounds: int = 0
-    n_iter: int = 1
-    unfinished: tuple[str, ...] = ()
+    singular_values: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    gap: float = 0.0
+    n_shown: int = 1
 
 
 @dataclass(frozen=True)
@@ -254,19 +264,46 @@ def _conjugate(problem: MatrixProblem, theta: np.ndarray) -> float:
     return problem.loss.conjugate(problem.y, a, problem.s)
 
 
-# -- matrix -----------------------------------------------------------------------------------------
+# -- fits -------------------------------------------------------------------------------------------
 
 
 @one_blas_thread()
-def fit_matrix(problem: MatrixProblem, tol: float, max_iter: int) -> MatrixFit:
+def fit_targets(
+    problem: MatrixProblem, g: np.ndarray, n_targets: int | None, steps: Steps
+) -> MatrixFit:
+    """Fit with the norm of the problem; an intercept alone where there is nothing to rank.
+
+    Parameters
+    ----------
+    problem : MatrixProblem
+    g : ndarray of shape (n_knots,)
+        First target of the start; cosines are the others.
+    n_targets : int or None
+        Largest number of targets under the trace norm; None: as many as the convex problem needs.
+    steps : Steps
+    """
+    if problem.operator.is_constant:
+        fit = intercept_only(problem, g)
+        return MatrixFit(**{**vars(fit), "g": g[None]})
+    if problem.norm == "frobenius":
+        return fit_matrix(problem, steps)
+    h = np.linalg.lstsq(problem.basis, g - g.mean(), rcond=None)[0]
+    H = np.column_stack([h, np.eye(len(h))[:, 1 : n_targets or 1]])
+    return fit_multi(problem, H, n_targets, steps)
+
+
+# -- matrix -----------------------------------------------------------------------------------------
+
+
+def fit_matrix(problem: MatrixProblem, steps: Steps) -> MatrixFit:
     """Minimum of the problem with the squared Frobenius norm."""
-    Q, alpha, loss = problem.basis, problem.alpha, problem.loss
+    Q, alpha, loss, tol = problem.basis, problem.alpha, problem.loss, steps.tol
     design = problem.data.w_design(Q, problem.fit_intercept)
     fit: Any = None
     n_iter, goal = 0, 0.1 * tol
     while True:
         fit = design.solve(
-            loss, problem.y, problem.s, alpha, tol=goal, max_iter=max_iter, start=fit
+            loss, problem.y, problem.s, alpha, tol=goal, max_iter=steps.max_iter, start=fit
         )
         n_iter += fit.n_iter
         theta = _dual_point(problem, fit.u)
@@ -285,38 +322,25 @@ def fit_matrix(problem: MatrixProblem, tol: float, max_iter: int) -> MatrixFit:
 # -- multi ------------------------------------------------------------------------------------------
 
 
-@one_blas_thread()
 def fit_multi(
-    problem: MatrixProblem,
-    H: np.ndarray,
-    n_targets: int | None,
-    *,
-    tol: float,
-    max_rounds: int,
-    max_iter: int,
-    report: Callable[[str], None],
+    problem: MatrixProblem, H: np.ndarray, n_targets: int | None, steps: Steps
 ) -> MatrixFit:
-    """Rounds from the targets Q H until the gap or the fall of the objective is small.
+    """Rounds from the targets Q H until the gap or, with a limit on them, the fall of the objective is small.
 
     Parameters
     ----------
     problem : MatrixProblem
     H : ndarray of shape (n_knots − 1, n_start)
     n_targets : int or None
-        Largest number of targets; None: as many as the convex problem needs.
-    tol : float
-        Gap, relative to the objective, at which rounds stop. With a limit on the targets they also stop when
-        the objective falls by less.
-    max_rounds, max_iter : int
-        Of the rounds, and of the Newton steps of one of their steps.
-    report : callable
-        Told a line per round.
+    steps : Steps
+        `tol` is relative to the objective.
     """
+    tol, max_iter = steps.tol, steps.max_iter
     limit = problem.max_rank if n_targets is None else min(n_targets, problem.max_rank)
     state, n_iter = _w_step(problem, H, None, _W_TOL[1], max_iter)
     history, n_rounds, n_idle, past = [state.objective], 0, 0, _Past()
     gap, norms, vectors = _certificate(problem, state)
-    while n_rounds < max_rounds and gap > tol * state.objective:
+    while n_rounds < steps.max_rounds and gap > tol * state.objective:
         before = state.objective
         after, n_steps = _target_step(problem, state)
         n_iter += n_steps
@@ -333,7 +357,7 @@ def fit_multi(
         history.append(state.objective)
         gap, norms, vectors = _certificate(problem, state)
         n_rounds += 1
-        report(
+        steps.report(
             f"round {n_rounds}: J = {state.objective:.8g}, gap {gap:.1e}, {len(state.sigma)} targets"
         )
         least = (0.0 if n_targets is None else 0.1 * tol) * state.objective
@@ -438,13 +462,17 @@ def _result(
     """The state with targets of mean square 1 and the sign of method="svd"."""
     sigma = state.sigma[state.sigma > _NO_TARGET * state.sigma[0]]
     G = (problem.basis @ state.H)[:, : len(sigma)]
-    scale = np.sqrt(np.mean(G**2, axis=0))
+    scale = np.sqrt(np.mean(problem.expand(G.T) ** 2, axis=1))
     ramp = np.arange(len(G)) - 0.5 * (len(G) - 1)
     scale *= np.where(ramp @ G < 0.0, -1.0, 1.0)
     W = problem.data.weights(
         problem.data.times(state.W, np.eye(len(state.sigma), len(sigma)) * scale)
     )
+    shares = np.cumsum(sigma**2) / np.sum(sigma**2)
+    n_shown = len(sigma)
+    if problem.norm == "frobenius":
+        n_shown = int(np.argmax(shares >= _SHOWN)) + 1
     return MatrixFit(
-        (G / scale).T, W, state.b, sigma, objective, gap, history,
-        n_rounds, max(n_iter, 1), unfinished,
+        (G / scale).T, W.reshape(len(W), -1), state.b, objective, history, n_rounds, max(n_iter, 1),
+        unfinished, singular_values=sigma, gap=gap, n_shown=n_shown,
     )  # fmt: skip

@@ -31,12 +31,11 @@ from suquan.targets import knot_positions, read_at_grid
 _MOST_BLOCK_BYTES = 1 << 29
 
 
-def matrix_data(operator: SampleOperator, n_knots: int, dtype: Any) -> PassData | BlockData:
+def matrix_data(operator: SampleOperator, n_knots: int) -> PassData | BlockData:
     """The data by blocks of knots where samples are few and have no long ties, else by passes."""
-    n_samples = operator.n_samples
-    n_bytes = np.dtype(dtype).itemsize * (n_samples * n_knots) ** 2
+    n_samples, n_bytes = operator.n_samples, 8 * (operator.n_samples * n_knots) ** 2
     if n_samples <= operator.n_features and n_bytes <= _MOST_BLOCK_BYTES:
-        blocks = knot_grams(operator, n_knots, dtype=dtype, n_jobs=n_threads(operator.codes.size))
+        blocks = knot_grams(operator, n_knots, n_jobs=n_threads(operator.codes.size))
         if blocks is not None:
             return BlockData(operator, blocks)
     return PassData(operator, n_knots)
