@@ -117,11 +117,13 @@ def as_names(names: Iterable, what: str) -> np.ndarray:
 
 def name_problem(name: str) -> str | None:
     """What is wrong with one name, or None."""
+    if name.isprintable() and 0 < len(name) <= LONGEST_NAME:
+        return None
     if not name:
         return "a name is empty; give every one a name"
     if len(name) > LONGEST_NAME:
         return f"{quoted(name)} has {len(name)} characters; {LONGEST_NAME} is the limit"
-    if not name.isprintable() and any(ord(c) < 32 or ord(c) == 127 for c in name):
+    if any(ord(c) < 32 or ord(c) == 127 for c in name):
         return f"{quoted(name)} holds a control character; names are one line of text"
     if any("\ud800" <= c <= "\udfff" for c in name):
         return f"{quoted(name)} is not valid text"

@@ -231,7 +231,7 @@ def _open(given: str | os.PathLike, options: ReadOptions) -> Matrix:
     kind = path.suffix.lower().removeprefix(".")
     with file_errors(given):
         if f".{kind}" in SUFFIXES:
-            kind = kind_of_file(path).kind
+            kind, _ = kind_of_file(path)
         kind = "zarr" if path.is_dir() else kind
         if kind not in MATRICES:
             raise TableError(
