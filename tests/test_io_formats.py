@@ -4,6 +4,7 @@ import gzip
 import sys
 
 import anndata
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,7 +17,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from io_tables import BOTH_WAYS, WRITABLE, assert_same, series_matrix, small_table
 
-from suquan.io import Table, TableError, TableWriter, iter_row_blocks, read_table, write_table
+from suquan.io import (
+    Table,
+    TableError,
+    TableWriter,
+    iter_row_blocks,
+    read_table,
+    write_table,
+)
+from suquan.io import write_blocks as write_dask
+from suquan.io.blocks import check_block_destination
 
 quick = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -185,6 +195,18 @@ def test_a_finished_writer_takes_nothing_more(tmp_path):
 def test_files_that_cannot_be_written(tmp_path, name, said):
     with pytest.raises(TableError, match=said):
         write_table(small_table(), tmp_path / name)
+
+
+def test_only_text_is_taken_for_a_series_matrix_by_its_name(tmp_path):
+    values = da.ones((2, 3), chunks=(1, 3))
+    for suffix in ("npy", "zarr", "npz", "parquet", "h5ad"):
+        path = tmp_path / f"GSE1_series_matrix_normalised.{suffix}"
+        write_dask(values, path)
+        assert path.exists()
+        check_block_destination(path)
+    for suffix in ("csv", "tsv", "txt.gz", "gct"):
+        with pytest.raises(TableError, match="read, not written"):
+            check_block_destination(tmp_path / f"GSE1_series_matrix.{suffix}")
 
 
 @pytest.mark.parametrize(

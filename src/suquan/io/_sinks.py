@@ -28,7 +28,7 @@ Writer = Generator[None, Table | None, None]
 class Target:
     """Where and how a table is written; samples and their labels grow with the blocks."""
 
-    path: Path  # the temporary file
+    path: Path
     kind: str
     gzipped: bool
     features: list[str]

@@ -1,11 +1,7 @@
 """Matrices in files as Dask arrays of blocks of samples, and back."""
 
 import os
-import secrets
-import shutil
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,7 @@ from suquan._dask.collections import (
     iter_computed,
     map_row_blocks,
 )
+from suquan._files import replaced
 from suquan.io._errors import TableError, file_errors, listed, require
 from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
 from suquan.io._matrices import ZARR_WISH, H5adMatrix, Matrix, NpyMatrix, ZarrMatrix, write_names
@@ -312,8 +309,8 @@ def write_blocks(values: Any, path: str | os.PathLike) -> Path:
             )
         table = BlockTable(values)
     table = replace(table, values=check_row_blocks(table.values))
-    suffix = path.suffix.lower()
-    write = {".zarr": _write_zarr, ".npy": _write_npy}.get(suffix, _write_table)
+    check_block_destination(path)
+    write = {".zarr": _write_zarr, ".npy": _write_npy}.get(path.suffix.lower(), _write_table)
     write(table, path)
     return path
 
@@ -329,30 +326,6 @@ def check_block_destination(path: Path) -> None:
             check_destination(path)
         elif not any(map(Path.is_file, marks)):
             raise TableError("is there and is no zarr; give another name, or remove it")
-
-
-@contextmanager
-def _hidden(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`, which takes its place at the end, and is removed where the work fails."""
-    check_block_destination(path)
-    hidden = path.resolve().parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    old = hidden.with_suffix(".old")
-    try:
-        with file_errors(path):
-            yield hidden
-            if path.is_dir():
-                os.replace(path, old)
-            os.replace(hidden, path)
-            shutil.rmtree(old, ignore_errors=True)
-    finally:
-        if old.exists() and not path.exists():
-            os.replace(old, path)
-        for _ in range(100):  # tasks may still be writing
-            shutil.rmtree(hidden, ignore_errors=True)
-            if not hidden.is_dir():
-                break
-            time.sleep(0.05)
-        hidden.unlink(missing_ok=True)
 
 
 def _write_parts(X: Any, **places: Any) -> None:
@@ -384,7 +357,7 @@ def _write_part(
 
 def _write_npy(table: BlockTable, path: Path) -> None:
     X = table.values
-    with _hidden(path) as hidden:
+    with file_errors(path), replaced(path) as hidden:
         little = X.dtype.newbyteorder("<")
         offset = npy.open_memmap(hidden, "w+", little, X.shape).offset
         _write_parts(X, path=hidden, offset=offset)
@@ -395,7 +368,7 @@ def _write_zarr(table: BlockTable, path: Path) -> None:
     # Blocks of one length, so that no two tasks write to one chunk.
     X = table.values.rechunk({0: max(table.values.chunks[0])}, method="tasks")
     named = table.sample_names is not None or table.feature_names is not None or table.labels
-    with _hidden(path) as hidden:
+    with file_errors(path), replaced(path) as hidden:
         root = zarr.open_group(str(hidden), mode="w", zarr_format=3) if named else None
         zarr.create_array(
             str(hidden),
