@@ -28,7 +28,6 @@ from suquan.io import (
     write_blocks,
     write_table,
 )
-from suquan.io.blocks import opens_in_blocks
 
 N, P = 37, 11
 SAMPLES = np.array([f"s{i}" for i in range(N)])
@@ -273,9 +272,6 @@ def test_other_kinds_are_refused_with_advice(tmp_path, values):
     np.save(tmp_path / "x.npy", values)
     with pytest.raises(TableError, match="open_blocks"):
         read_table(tmp_path / "x.npy")
-    assert opens_in_blocks("a.pq")
-    assert opens_in_blocks("a.zarr")
-    assert not opens_in_blocks("a.csv.gz")
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet", "h5ad"])

@@ -99,7 +99,12 @@ def _sample_lines(text: TextFile) -> tuple[list[tuple[int, list[str]]], int]:
     found = []
     for number, line in enumerate(text.lines(), start=1):
         if line.startswith("!Sample_"):
-            found.append((number, _split(line, number)))
+            try:
+                cells = next(csv.reader([line], delimiter="\t", strict=True))
+            except csv.Error as error:
+                problem = f"cannot be split into cells ({one_line(error)})"
+                raise TableError(f"line {number} {problem}") from None
+            found.append((number, cells))
         elif line.rstrip() == BEGIN:
             return found, number
         elif line.strip() and not line.startswith("!"):
@@ -108,13 +113,6 @@ def _sample_lines(text: TextFile) -> tuple[list[tuple[int, list[str]]], int]:
         f"begins like a GEO series matrix but has no line {BEGIN} after its ! lines; "
         "it is truncated, or not a series matrix"
     )
-
-
-def _split(line: str, number: int) -> list[str]:
-    try:
-        return next(csv.reader([line], delimiter="\t", strict=True))
-    except csv.Error as error:
-        raise TableError(f"line {number} cannot be split into cells ({one_line(error)})") from None
 
 
 def _sample_cells(lines, header: list[str]) -> Iterator[tuple[str, list[str]]]:

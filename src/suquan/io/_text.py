@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 from suquan.io import _source
 from suquan.io._errors import TableError, one_line
 
+ROWS_IN_PART = 100  # at least, where they are not too long
 BOM = b"\xef\xbb\xbf"
 
 
@@ -87,12 +88,15 @@ class TextFile:
     def parts(self, skip: int) -> Iterator[bytes]:
         """The table after ``skip`` lines of the file, in parts of some MiB that end with a row.
 
-        Quotes are checked: PyArrow would read past text after a closing quote, or a quote left open. A part is
-        large, because PyArrow prepares every column of a wide table anew for each.
+        Quotes are checked: PyArrow would read past text after a closing quote, or a quote left open. Parts of a
+        wide table are larger, because PyArrow prepares every column anew for each.
         """
-        ended, size = False, 4 * _source.VALUES
+        ended = False
         with self.open(skip) as file:
-            while not ended and (part := file.read(size) + file.readline()):
+            line = file.readline()
+            size = min(8 * _source.VALUES, max(2 * _source.VALUES, ROWS_IN_PART * len(line)))
+            while not ended and (part := line + file.read(size) + file.readline()):
+                line = b""
                 if self.end:
                     before, mark, _ = (b"\n" + part).partition(b"\n" + self.end)
                     part, ended = before[1:] + b"\n" * bool(mark), bool(mark)
