@@ -51,37 +51,27 @@ def as_stored(table, suffix):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("orientation", ["rows", "columns"])
 @pytest.mark.parametrize("suffix", WRITABLE)
-def test_names_numbers_and_labels_survive(tmp_path, suffix, orientation, dtype):
-    labels = (suffix, orientation) != ("parquet", "columns")
-    table = small_table(orientation, dtype, labels)
-    path = tmp_path / f"table.{suffix}"
-    write_table(table, path)
-    named = list(table.labels) if side(suffix, "") == "" else []
-    got = read_table(path, samples=side(suffix, orientation), label_columns=named)
-    assert_same(got, as_stored(table, suffix))
-    if suffix.partition(".")[0] in BOTH_WAYS:
-        assert got.orientation == orientation
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("orientation", ["rows", "columns"])
-@pytest.mark.parametrize("suffix", WRITABLE)
-def test_blocks_of_any_size_give_the_same_file_and_the_same_table(tmp_path, suffix, orientation):
-    labels = (suffix, orientation) != ("parquet", "columns")
-    table = small_table(orientation, labels=labels)
+def test_names_numbers_and_labels_survive_at_once_and_in_blocks(tmp_path, suffix, dtype):
     whole, parts = tmp_path / f"whole.{suffix}", tmp_path / f"parts.{suffix}"
-    write_table(table, whole)
-    options = {"samples": side(suffix, orientation)}
-    if side(suffix, "") == "":
-        options["label_columns"] = list(table.labels)
-    with TableWriter(parts, orientation=orientation) as writer:
-        for block in iter_row_blocks(whole, rows_per_block=2, **options):
-            writer.write(block)
-    assert_same(read_table(parts, **options), as_stored(table, suffix))
-    if suffix not in ("parquet", "h5ad"):
-        assert parts.read_bytes() == whole.read_bytes()
+    for orientation in ("rows", "columns"):
+        labels = (suffix, orientation) != ("parquet", "columns")
+        table = small_table(orientation, dtype, labels)
+        write_table(table, whole)
+        options = {"samples": side(suffix, orientation)}
+        if side(suffix, "") == "":
+            options["label_columns"] = list(table.labels)
+        got = read_table(whole, **options)
+        assert_same(got, as_stored(table, suffix))
+        if suffix.partition(".")[0] in BOTH_WAYS:
+            assert got.orientation == orientation
+        with TableWriter(parts, orientation=orientation) as writer:
+            for block in iter_row_blocks(whole, rows_per_block=2, **options):
+                writer.write(block)
+        assert_same(read_table(parts, **options), as_stored(table, suffix))
+        if suffix not in ("parquet", "h5ad"):
+            assert parts.read_bytes() == whole.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [parts.name, whole.name]
 
 
 text = st.text(
