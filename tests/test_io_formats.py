@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from io_tables import BOTH_WAYS, WRITABLE, assert_same, series_matrix, small_table
 
+from suquan._files import replace_file
 from suquan.io import (
     Table,
     TableError,
@@ -165,6 +166,16 @@ def test_nothing_is_left_after_an_error(tmp_path, suffix):
         write_table(Table([[np.inf]], ["s"], ["a"]), path)
     assert path.read_text() == "what was there"
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (folder / "precious.txt").write_text("mine")
+    with pytest.raises(OSError, match="results"):
+        replace_file(folder, lambda file: file.write(b"new"))
+    assert (folder / "precious.txt").read_text() == "mine"
+    assert [p.name for p in tmp_path.iterdir()] == ["results"]
 
 
 def test_a_finished_writer_takes_nothing_more(tmp_path):
