@@ -230,8 +230,9 @@ def _row_groups(target: Target, header: list[str]) -> Iterator[Callable[[Block],
     writers: list[Any] = []  # none before the first group, which says the types of the columns
 
     def write_group() -> None:
-        table = _arrow_table(Block.join(waiting), header, target.dtype)
+        block = Block.join(waiting)
         waiting.clear()
+        table = _arrow_table(block, header, target.dtype)
         if not writers:
             # Dictionaries and statistics help neither with measurements nor with thousands of columns.
             options = {"use_dictionary": False, "write_statistics": False, "compression": "zstd"}
