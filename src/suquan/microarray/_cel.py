@@ -163,7 +163,7 @@ def _read_command_console(file: Bytes) -> Cel:
     n_cols = tags.integer("affymetrix-cel-cols", 1, MAX_SIDE)
     for title, n_columns in _TABLES.items():
         dtype = tables[title].dtype if title in tables else np.dtype([])
-        fits = [dtype[k].kind in "iuf" for k in range(len(dtype))] == [True] * n_columns
+        fits = [dtype[name].kind in "iuf" for name in dtype.names or ()] == [True] * n_columns
         problem = f"has no data set {title!r} with {n_columns} columns of numbers, only"
         require(fits, file.name, f"is damaged: it {problem} {', '.join(list(tables)[:8])}.")
         if n_columns == 1:
