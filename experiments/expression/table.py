@@ -97,9 +97,14 @@ def comparisons(folds: list[Row], method: str, shares: dict[str, float]) -> list
     - `wilcoxon_datasets`: one-sided over the means of the data sets.
     - `corrected`: one-sided, the mean of the data sets' differences over the standard error that their
       corrected resampled variances give, taken as normal.
+    - `in_paper`: the paper's p-value of SPAV; RMA is there also where no set has it.
     """
-    rows = []
+    in_paper = P_VALUES if method == "spav" else {}
+    rows: list[Row] = []
     for other in ORDER:
+        about = {"method": method, "against": other, "in_paper": in_paper.get(other, float("nan"))}
+        if other in in_paper and not where(folds, method=other):
+            rows.append(about | {"datasets": 0})
         if other == method or not where(folds, method=other):
             continue
         found = _differences(folds, method, other)
@@ -112,16 +117,14 @@ def comparisons(folds: list[Row], method: str, shares: dict[str, float]) -> list
         error = np.sqrt(np.sum(errors**2)) / len(errors)
         z = means.mean() / error if error > 0 else 0.0
         rows.append(
-            {
-                "method": method,
-                "against": other,
+            about
+            | {
                 "mean_difference": 100 * means.mean(),
                 "better_on": int(np.sum(means > 0)),
                 "datasets": len(means),
                 "wilcoxon_folds": wilcoxon_greater(np.concatenate(list(differences.values()))),
                 "wilcoxon_datasets": wilcoxon_greater(means),
                 "corrected": float(stats.norm.sf(z)),
-                "in_paper": P_VALUES.get(other, float("nan")) if method == "spav" else float("nan"),
             }
         )
     return rows
