@@ -45,7 +45,7 @@ class Settings:
     outer_repeats: int = 5
     inner_folds: int = 3
     inner_repeats: int = 5
-    alphas: tuple[float, ...] = tuple(10.0**k for k in range(-9, 0))
+    alphas: tuple[float, ...] = tuple(10.0**k for k in range(-7, 1))
     smoothnesses: tuple[float, ...] = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
     n_knots: int = 30
     label: str = "label"
