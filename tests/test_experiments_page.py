@@ -22,6 +22,13 @@ def test_numbers_of_other_tables_are_in_the_files_that_their_rows_link_to():
     assert list(page.without_source(PAGE, ROOT / "docs")) == []
 
 
+def test_numbers_of_the_prose_are_in_the_files_of_their_section():
+    assert list(page.prose_without_source(PAGE, RESULTS)) == []
+    for title in ("Simulated", "CIFAR-10", "Gene expression", "Better recipes"):
+        section = PAGE.split(f"\n## {title}")[1].split("\n## ")[0]
+        assert "<!-- numbers: " in section, title
+
+
 def test_every_claim_is_answered_and_has_a_file():
     table = PAGE.split("## What the paper says")[1].split("\n## ")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
@@ -72,6 +79,12 @@ def test_a_table_that_does_not_fit_its_file_is_refused(small, rows, message):
     text = "\n".join([comment, header, "|---|---|", *rows, ""])
     with pytest.raises(ValueError, match=message):
         page.fill(text, small)
+
+
+def test_prose_without_a_file_is_found(small):
+    text = "# Page\n1.7\n## One\n<!-- numbers: .; aims: 9.9 -->\n```\n8.8\n```\n| 7.7 |\n−0.12 of 9.9, 0.6\n"
+    found = list(page.prose_without_source(text.replace(": .;", f": {small.name};"), small.parent))
+    assert found == [f"## One: 0.6 is in no file of {small.name}"]
 
 
 def test_numbers_without_a_file_are_found(small):

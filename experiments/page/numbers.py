@@ -1,7 +1,7 @@
 """Numbers of the page that no experiment computes, each written to its file.
 
 ``python -m experiments.page.numbers --data DIR``: the two largest singular values of svd on the expression
-sets, the share of tied pixels in CIFAR-10, and a summary of the recipes.
+sets, the share of tied pixels in CIFAR-10, the better of two methods there, and a summary of the recipes.
 """
 
 from __future__ import annotations
@@ -52,6 +52,23 @@ def tied_pixels(data: Path) -> list[Row]:
     return [{"pictures": len(pixels), "tied_percent": 100 * float(share)}]
 
 
+def better_of_two() -> list[Row]:
+    """Mean over the pairs of CIFAR-10 of the better test score of `joint` and `f0_rounds`."""
+    scores = read_rows(RESULTS / "cifar10" / "scores.csv")
+    pairs = [column(where(scores, method=name), "score") for name in ("joint", "f0_rounds")]
+    return [{"methods": "joint, f0_rounds", "auc": float(np.mean(np.maximum(*pairs)))}]
+
+
+def gain_of_default() -> list[Row]:
+    """The default minus the median target, over all seven sets of the recipes."""
+    rows = [read_rows(RESULTS / "recipes" / f"{name}.csv") for name in ("choose", "confirm")]
+    gains = []
+    for table in rows:
+        default, median = (where(table, method=name)[0] for name in ("default", "median"))
+        gains += [default[key] - median[key] for key in default if key not in ("method", "average")]
+    return [{"method": "default", "against": "median", "sets": len(gains), "gain": np.mean(gains)}]
+
+
 def recipes() -> list[Row]:
     """Averages of every recipe over the sets it was chosen on, those to confirm it, and the simulation."""
     choose, confirm = (read_rows(RESULTS / "recipes" / f"{n}.csv") for n in ("choose", "confirm"))
@@ -75,5 +92,7 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
     write_rows(RESULTS / "recipes" / "summary.csv", recipes())
+    write_rows(RESULTS / "recipes" / "gain.csv", gain_of_default())
+    write_rows(RESULTS / "cifar10" / "better_of_two.csv", better_of_two())
     write_rows(RESULTS / "cifar10" / "tied_pixels.csv", tied_pixels(data))
     write_rows(RESULTS / "expression" / "singular_values.csv", singular_values(data))

@@ -12,6 +12,9 @@ A comment before a table says where its cells come from; :func:`fill` writes the
 - ``best``: ``row``, the highest number of every row is bold.
 
 Rows of other tables link to the CSV files of their numbers; :func:`without_source` finds what they do not hold.
+The prose of a section has its numbers from the folders that a comment names; :func:`prose_without_source`:
+
+    <!-- numbers: simulated; aims: 0.006 -->
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from ..tables import Row, read_rows, where
 
 _COMMENT = re.compile(r"<!-- table: (.*) -->")
 _NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")
+_PROSE = re.compile(r"<!-- numbers: ([\w ]+)(?:; aims: ([\d. ]+))? -->")
 _SHARE = re.compile(r"(\d+) of (\d+)")
 _LINK = re.compile(r"\]\(([^)]+\.csv)\)")
 MISSING = "–"
@@ -79,13 +83,38 @@ def without_source(text: str, folder: Path) -> Iterator[str]:
             continue
         links = _LINK.findall(line)
         rows = [_numbers(row) for link in links for row in read_rows(folder / link)]
-        for number in _NUMBER.findall(line):
-            tolerance = 0.5001 * 10.0 ** -len(number.partition(".")[2])
-            if not any(abs(abs(v) - float(number)) <= tolerance for row in rows for v in row):
-                yield f"line {k + 1}: {number} is in none of {', '.join(links) or 'no file'}"
+        values = [value for row in rows for value in row]
+        for number in _unknown(line, values):
+            yield f"line {k + 1}: {number} is in none of {', '.join(links) or 'no file'}"
         for share in _SHARE.findall(line):
             if not any(set(map(float, share)) <= set(row) for row in rows):
                 yield f"line {k + 1}: no row of {', '.join(links) or 'no file'} has {share}"
+
+
+def prose_without_source(text: str, results: Path) -> Iterator[str]:
+    """Numbers with decimals outside of tables and code that no file of the section's folders holds.
+
+    A section names its folders in a comment; numbers that it calls aims are no results.
+    """
+    for section in re.split(r"^(?=## )", text, flags=re.MULTILINE):
+        match = _PROSE.search(section)
+        if match is None:
+            continue
+        paths = [path for name in match.group(1).split() for path in (results / name).glob("*.csv")]
+        values = [value for path in paths for row in read_rows(path) for value in _numbers(row)]
+        aims = (match.group(2) or "").split()
+        prose = re.sub(r"```.*?```|^\|.*?$|<!--.*?-->", "", section, flags=re.DOTALL | re.MULTILINE)
+        for number in _unknown(prose, values):
+            if number not in aims:
+                yield f"{section.splitlines()[0]}: {number} is in no file of {match.group(1)}"
+
+
+def _unknown(text: str, values: list[float]) -> Iterator[str]:
+    """Numbers with decimals that are none of the values, up to their sign and their digits."""
+    for number in _NUMBER.findall(text):
+        tolerance = 0.5001 * 10.0 ** -len(number.partition(".")[2])
+        if not any(abs(abs(value) - float(number)) <= tolerance for value in values):
+            yield number
 
 
 def _numbers(row: Row) -> list[float]:
