@@ -79,6 +79,7 @@ def test_cel_files_and_a_clinical_table_give_tables_1_and_2_with_rma(arrays):
     assert (counts[0]["samples"], counts[0]["positives"]) == ("23", "11")
     assert counts[0]["features"] == str(len(SETS))
     assert counts[0]["samples_in_paper"] == "271"
+    assert (counts[0]["platform"], counts[0]["endpoint"]) == ("chip", "relapse = yes")
     table = rows(arrays / "out" / "table2.csv")
     assert [row["dataset"] for row in table] == ["GSE2034", "average"]
     for method in ("raw", "rma", "median", "svd", "svd_full", "bnd", "spav", "crossfit"):

@@ -138,3 +138,12 @@ def load_cohort(cohort: Cohort, settings: Any) -> DataSet:
     paths, y = labelled_files(cohort, settings)
     pm, probeset = probe_intensities(paths, cohort.cdf)
     return from_probes(pm, probeset, y)
+
+
+def description(cohort: Cohort, settings: Any) -> dict[str, str]:
+    """Columns of Table 1 that say what a cohort is."""
+    endpoint = f"{settings.label} = {settings.positive}"
+    if settings.time:
+        endpoint = f"{settings.event} within {settings.horizon:g} of {settings.time}"
+    preprocessing = "CEL files, median polish"
+    return {"platform": cohort.cdf.stem, "endpoint": endpoint, "preprocessing": preprocessing}

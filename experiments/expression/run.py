@@ -14,7 +14,7 @@ from suquan.comparison import Comparison
 
 from ..stages import Task
 from ..tables import Row
-from .cohort import cohorts, labelled_files, load_cohort
+from .cohort import cohorts, description, labelled_files, load_cohort
 from .data import DataSet, data_folder, load_dataset
 from .settings import Settings
 from .training_rma import training_rma
@@ -47,8 +47,10 @@ def run(
     """Fold by fold scores of all methods on the same folds, and some of the learned targets."""
     name = arguments["dataset"]
     given = cohorts(settings)
+    about: Row = {}
     if given:
         dataset = load_cohort(given[name], settings)
+        about = description(given[name], settings)
     else:
         dataset = load_dataset(name, data, settings.label)
     X, y = dataset.X, dataset.y
@@ -75,7 +77,7 @@ def run(
             method: _read_places(result.targets[method][0])
             for result, method in ((ours, "crossfit"), (paper, "spav"))
         },
-        "about": _about(dataset),
+        "about": about | _about(dataset),
     }
 
 
