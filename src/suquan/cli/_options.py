@@ -254,6 +254,13 @@ class Reproduce(Options):
     )
     out: Path | None = opt(None, "Folder of the results; else EXPERIMENT-PROTOCOL.", "FOLDER")
     data: Path | None = opt(None, "Folder with the data; else SUQUAN_DATA names it.", "FOLDER")
+    cel: list[Path] | None = opt(
+        None, "expression: folder of CEL files, instead of --data; may be repeated.", "FOLDER"
+    )
+    clinical: list[Path] | None = opt(
+        None, "Table with one row per CEL file; one per --cel.", "FILE"
+    )
+    cdf: list[Path] | None = opt(None, "Layout of the chip; one for all --cel, or each.", "FILE")
     resume: bool = opt(False, "Go on in a folder that was begun before.", None, "--resume")
     stage: Literal["all", "run", "table", "plot"] = opt(
         "all", "One stage alone, from what the stages before it have written."
@@ -262,6 +269,14 @@ class Reproduce(Options):
         None, "Another value for a setting, as JSON; may be repeated.", "NAME=VALUE", "--set"
     )
     n_jobs: int = opt(-1, N_JOBS, "N")
+
+    def __post_init__(self) -> None:
+        given = [part is not None for part in (self.cel, self.clinical, self.cdf)]
+        if any(given) and self.experiment != "expression":
+            raise BadParameter("--cel, --clinical and --cdf are for the experiment expression")
+        if any(given) and not all(given):
+            raise BadParameter("arrays need all of --cel, --clinical and --cdf")
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
