@@ -47,7 +47,8 @@ def run(options: Inspect, output: Output) -> None:
     if top:
         weights = ["weight"] if len(names) <= 2 else [f"weight {name}" for name in names]
         rows = [[name, *values, f"{share:.2%}"] for name, values, share in top]
-        title = "largest weights" + ", summed over targets" * bool(targets)
+        several = getattr(model, "n_targets_", 1) > 1
+        title = "largest weights" + ", summed over targets" * several
         output.table(["feature", *weights, "share of all"], rows, title=title)
     for note in file.notes:
         output.say(f"note: {note}")

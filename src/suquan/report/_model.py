@@ -52,12 +52,13 @@ def estimator_sections(
     check_is_fitted(estimator)
     method = method_of(estimator)
     has_band = comparison is not None and method in comparison.targets
-    band = " with the range over the outer folds" if has_band else ""
     targets = target_rows(estimator)
+    several = len(targets) > 1
+    which = "of the largest " if several else ""
+    band = f" with the range {which}over the outer folds" if has_band else ""
     shape = shape_of(np.atleast_2d(estimator.target_quantiles_)[0])
-    which, text = "target", f"{TARGET_IS} That of the model fitted to all samples is {shape}."
-    if targets:
-        which = "targets"
+    text = f"{TARGET_IS} That of the model fitted to all samples is {shape}."
+    if several:
         text = (
             f"{TARGET_IS} The model fitted to all samples has {len(targets)} of them, and a sample is given "
             "each in turn. What a feature adds to the score is a curve over its place in the sample: the sum "
@@ -66,9 +67,9 @@ def estimator_sections(
     figures = [
         figure_of(
             partial(TargetQuantileDisplay.from_estimator, estimator, comparison=comparison),
-            f"Line plot of the model's {which}{band}, against {listed(SHOWN_TARGETS)}, all with mean 0 and "
-            f"mean square 1. {'The largest' if targets else 'It'} is {shape}.",
-            f"{which.capitalize()} of the model fitted to all samples{band}, against fixed ones.",
+            f"Line plot of the model's target{'s' * several}{band}, against {listed(SHOWN_TARGETS)}, all with "
+            f"mean 0 and mean square 1. {'The largest' if several else 'It'} is {shape}.",
+            f"Target{'s' * several} of the model fitted to all samples{band}, against fixed ones.",
         )
     ]
     history = np.asarray(getattr(estimator, "objective_history_", ()))
@@ -86,13 +87,7 @@ def estimator_sections(
         parts.append(_features_section(estimator, feature_names, n_top))
     tables = [_model_table(estimator, method)]
     if targets:
-        columns = [
-            "Target",
-            "Share of the norm",
-            "Singular value",
-            "Nearest distribution",
-            "Distance",
-        ]
+        columns = ["Target", "Share of the norm", "Singular value", "Nearest named", "Distance"]
         rows = [
             (str(k), f"{share:.2%}", f"{size:.4g}", near, f"{distance:.2f}")
             for k, share, size, near, distance in targets
@@ -160,7 +155,7 @@ def largest_weights(
 
 def _features_section(estimator: Any, names: Sequence[Any] | None, n_top: int) -> Section:
     top = largest_weights(estimator, n_top, names)
-    w, several = feature_weights(estimator), bool(target_rows(estimator))
+    w, several = feature_weights(estimator), getattr(estimator, "n_targets_", 1) > 1
     classes = [str(c) for c in getattr(estimator, "classes_", ())]
     single = len(w) == 1
     towards = ""
