@@ -49,7 +49,7 @@ class FeatureCurveDisplay:
     >>> from suquan.plotting import FeatureCurveDisplay
     >>> X, y = make_corrupted_classification(60, 30, random_state=0)
     >>> model = SuquanClassifier("multi", n_targets=2).fit(X, y)
-    >>> FeatureCurveDisplay.from_estimator(model, 7).ax_.get_title()
+    >>> FeatureCurveDisplay.from_estimator(model, 7).ax_.get_title("left")
     'column 7'
     """
 
