@@ -32,7 +32,8 @@ VARIANTS = {
         {"missing": "ignore", "ties": "mean_rank"},
     ],
     "SuquanClassifier": [
-        *({"method": method} for method in ("fixed", "svd", "joint", "multi")),
+        *({"method": method} for method in ("fixed", "svd", "joint")),
+        {"method": "multi"},
         {"missing": "ignore", "l1_ratio": 0.5, "method": "bnd"},
     ],
     "SuquanRegressor": [{"method": "joint", "init": "median"}, {"missing": "ignore"}],
@@ -62,7 +63,13 @@ def _instances():
 
 
 def _expected_failures(estimator):
-    return EXPECTED_FAILURES.get(type(estimator).__name__, {})
+    expected = EXPECTED_FAILURES.get(type(estimator).__name__, {})
+    if type(estimator) is suquan.SuquanClassifier and estimator.method == "multi":
+        reason = (
+            "rounds of several targets carry rounding to 1e-8 of them, and the check asks for 1e-9"
+        )
+        expected = {"check_sample_weight_equivalence_on_dense_data": reason}
+    return expected
 
 
 def test_every_expected_failure_is_of_an_exported_estimator_and_has_a_reason():
