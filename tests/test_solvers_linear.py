@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegressor, Ridge
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from suquan import _blocks
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
 from suquan.objective import W_TOL
 from suquan.solvers import _products as products_module
@@ -687,7 +688,7 @@ def set_threads(monkeypatch):
     def set_threads(n_threads):
         for module in (products_module, ridge_gram):
             monkeypatch.setattr(module, "n_threads", lambda n_multiplications: n_threads)
-        monkeypatch.setattr(products_module, "_BLOCK_ENTRIES", 1 << 12)
+        monkeypatch.setattr(_blocks, "_FEWEST_ELEMENTS", 1 << 12)
 
     return set_threads
 
