@@ -671,7 +671,7 @@ def test_results_are_reproducible_to_the_bit(shape, l1_ratio):
     np.testing.assert_array_equal(first.u, second.u)
 
 
-@pytest.mark.parametrize("shape", [(1, 53), (131, 53), (30, 40_000)])
+@pytest.mark.parametrize("shape", [(0, 53), (1, 53), (131, 53), (30, 40_000)])
 @pytest.mark.parametrize("n_vectors", [1, 3, 5, 16])
 def test_products_accumulate_in_float64(shape, n_vectors):
     rng = np.random.default_rng(0)

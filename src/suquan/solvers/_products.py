@@ -85,7 +85,7 @@ def n_threads(n_multiplications: int) -> int:
 def _groups(n_rows: int, n_columns: int) -> list[list[slice]]:
     """Blocks of rows in four groups, one piece of work each: a block alone is too little to hand out."""
     blocks = list(row_blocks(n_rows, n_columns))
-    size = -(-len(blocks) // _N_GROUPS)
+    size = max(1, -(-len(blocks) // _N_GROUPS))
     return [blocks[k : k + size] for k in range(0, len(blocks), size)]
 
 
