@@ -427,10 +427,9 @@ from suquan.datasets import make_corrupted_classification
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where the parent ignores it
-    X, y = make_corrupted_classification(200, 30, random_state=0)
-    compare(X, y, methods=["normal", "joint", "crossfit"], outer_cv=5, inner_cv=2, n_jobs=2,
-            alphas=3, smoothnesses=2,
-            checkpoint=sys.argv[1], progress=False)
+    X, y = make_corrupted_classification(150, 30, random_state=0)
+    compare(X, y, methods=["normal", "crossfit"], outer_cv=5, inner_cv=2, n_jobs=2, alphas=3,
+            smoothnesses=2, checkpoint=sys.argv[1], progress=False)
 """
 
 
@@ -468,9 +467,9 @@ def test_ctrl_c_leaves_a_valid_checkpoint_and_no_process(tmp_path, everyone):
     wait_until(lambda: not living(process.pid), seconds=20)
     assert not list(checkpoint.glob(".writing-*"))
     done = len(list(checkpoint.glob("*.npz")))
-    assert 2 <= done < 15
+    assert 2 <= done < 10
     subprocess.run(command, check=True, timeout=300)
-    assert len(list(checkpoint.glob("*.npz"))) == 15
+    assert len(list(checkpoint.glob("*.npz"))) == 10
 
 
 # -- output ------------------------------------------------------------------------------------------
