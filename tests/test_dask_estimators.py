@@ -81,10 +81,20 @@ def make_model(task, method, **parameters):
     return kind(method, **parameters)
 
 
+def marks_of(method, task):
+    """By default every method has one task, and every task a method in-sample and a cross-fitted one."""
+    return () if task == "logistic" or method in ("bnd", "crossfit") else pytest.mark.slow
+
+
 @pytest.mark.parametrize("n_features", [12, 100], ids=["many_samples", "many_features"])
 @pytest.mark.parametrize(
     ("method", "task"),
-    [(m, task) for m in METHODS for task in TASKS if m != "svd" or task == "logistic"],
+    [
+        pytest.param(method, task, marks=marks_of(method, task))
+        for method in METHODS
+        for task in TASKS
+        if method != "svd" or task == "logistic"
+    ],
 )
 def test_fit_on_blocks_equals_fit_in_memory(method, task, n_features):
     X, y = make_task(task, 60, n_features)
