@@ -34,7 +34,7 @@ ESTIMATORS = [
 ]
 
 # One of each class, the selections with small grids, and one that lets missing values pass.
-_SMALL = {"alphas": 2, "smoothnesses": 1, "cv": 2, "n_repeats": 1}
+_SMALL = {"alphas": 2, "smoothnesses": 1, "cv": 2, "crossfit_cv": 2, "n_repeats": 1}
 REPRESENTATIVES = [
     *(estimator(**_SMALL if estimator.__name__.endswith("CV") else {}) for estimator in ESTIMATORS),
     suquan.SuquanClassifier("bnd", missing="ignore", l1_ratio=0.5),
