@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -360,6 +361,15 @@ def test_shares_of_a_matrix_are_those_of_its_squared_norm():
     assert "uniform" in display.other_lines_  # it starts from nothing
     with pytest.raises(ValueError, match=f"1 shares for {n_shown} targets"):
         TargetQuantileDisplay(model.target_quantiles_, shares=[1.0])
+
+
+def test_folds_of_several_targets_show_the_largest(result):
+    several = replace(result, targets={"multi": result.targets["bnd"]})
+    display = TargetQuantileDisplay.from_result(several, "multi")
+    assert display.line_.get_label() == "multi, largest target"
+    model = SuquanClassifier("multi", n_targets=2, n_knots=6).fit(*make_problem())
+    display = TargetQuantileDisplay.from_estimator(model, comparison=several)
+    assert display.band_.get_label() == "target 1, range of 3 folds"
 
 
 def test_samples_of_several_targets_are_drawn_for_the_first(several):

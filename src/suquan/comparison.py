@@ -156,8 +156,9 @@ def compare(
     methods : sequence of names, objects or (name, object) pairs
         "raw" (centred and scaled by one mean and one standard deviation of the training samples), the
         fixed targets "median", "mean", "normal", "uniform", "exponential", "cauchy", the learned ones
-        "svd", "f0", "bnd", "spav", "joint", "crossfit". An object is a :class:`suquan.methods.Method`, a set
-        that follows :class:`suquan.target_sets.TargetSet`, or, with a name, any scikit-learn estimator.
+        "svd", "f0", "bnd", "spav", "joint", "crossfit" and, not by default, "matrix" and "multi". An object is
+        a :class:`suquan.methods.Method`, a set that follows :class:`suquan.target_sets.TargetSet`, or, with a
+        name, any scikit-learn estimator.
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times. `inner_cv` must not be a list of splits.
     scoring : str or callable, default="roc_auc"
@@ -183,7 +184,7 @@ def compare(
         values where y holds other than whole numbers.
     **parameters
         Of :class:`SuquanClassifier` or :class:`SuquanRegressor`, for all learned and fixed methods:
-        `n_knots`, `ties`, `missing`, ….
+        `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi".
 
     Returns
     -------
@@ -208,7 +209,10 @@ def compare(
     estimator = _estimator(y, loss, {**parameters, "random_state": random_state})
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, None)
-    for method in _learned(named).values():
+    learned = _learned(named).values()
+    if settings.n_targets is not None and all(method.norm != "trace" for method in learned):
+        raise ValueError("n_targets is for the method 'multi'; compare it too, or leave it out.")
+    for method in learned:
         check_method(settings.with_method(method), samples)
     data = RankedData.of(settings, samples, groups)
     if not (inner_cv is None or isinstance(inner_cv, Integral) or hasattr(inner_cv, "split")):

@@ -47,8 +47,10 @@ def run(options: Fit, output: Output) -> None:
         output.say(tell)
         model = fit_model(problem, methods, cv, options)
     save_fitted(model, options.output, problem, cv)
-    has_several = hasattr(model, "n_targets_")
-    targets = f"targets {model.n_targets_}, " if has_several else ""
+    targets = ""
+    if hasattr(model, "n_targets_"):
+        targets = f"targets {model.n_targets_}, "
+        output.keep(n_targets=model.n_targets_, duality_gap=model.duality_gap_)
     output.say(
         f"method {model.method_}, {targets}alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}: mean "
         f"{problem.scoring} {model.best_score_:.4f} over the folds that chose them (too good by the choice; "
@@ -62,11 +64,6 @@ def run(options: Fit, output: Output) -> None:
         scoring=problem.scoring,
         selection_score=float(model.best_score_),
         n_features_used=int(np.count_nonzero(feature_weights(model).any(axis=0))),
-        **(
-            {"n_targets": model.n_targets_, "duality_gap": model.duality_gap_}
-            if has_several
-            else {}
-        ),
         **problem.summary,
         model=str(options.output),
     )
