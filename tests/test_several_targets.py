@@ -230,6 +230,50 @@ def test_bad_input(data, settings, message):
         SuquanClassifierCV(**settings).fit(X, y)
 
 
+def test_reports_pictures_and_the_command_line_show_all_targets(data, tmp_path):
+    pytest.importorskip("matplotlib").use("Agg")
+    from typer.testing import CliRunner
+
+    from suquan.cli._app import app
+    from suquan.plotting import TargetQuantileDisplay
+    from suquan.report import write_report
+
+    X, y, _ = data
+    model = SuquanClassifier("multi", n_targets=3, alpha=0.02).fit(X, y)
+    display = TargetQuantileDisplay.from_estimator(model)
+    assert len(display.other_lines_) == 2
+    assert all("of the norm" in name for name in display.other_lines_)
+    page = write_report(tmp_path / "report.html", None, estimator=model).read_text("utf-8")
+    assert "target 2 (" in page
+    table, path = tmp_path / "table.csv", tmp_path / "model.suquan"
+    names = ",".join([f"gene{j}" for j in range(X.shape[1])])
+    rows = [
+        f"s{i},{label}," + ",".join(map(str, x))
+        for i, (x, label) in enumerate(zip(X, y, strict=True))
+    ]
+    table.write_text("\n".join([f"sample,class,{names}", *rows]), "utf-8")
+    options = [
+        "--method",
+        "multi",
+        "--n-targets",
+        "2",
+        "--alphas",
+        "2",
+        "--cv",
+        "2x1",
+        "--n-jobs",
+        "1",
+    ]
+    done = CliRunner().invoke(
+        app, ["fit", str(table), "--label", "class", *options, "-o", str(path)]
+    )
+    assert done.exit_code == 0, done.output
+    assert load_model(path).n_targets_ <= 2
+    shown = CliRunner().invoke(app, ["inspect", str(path)])
+    assert shown.exit_code == 0, shown.output
+    assert "of the norm" in shown.output
+
+
 def test_dask_arrays_are_refused(data):
     da = pytest.importorskip("dask.array")
     X, y, _ = data

@@ -1,10 +1,12 @@
 """``suquan inspect``: a model file in, what it holds as lines and tables out."""
 
+import numpy as np
+
 from suquan.cli._options import Inspect
 from suquan.cli._output import Output, number
 from suquan.cli._predict import class_names
 from suquan.persistence import read_model
-from suquan.plotting._targets import nearest_target
+from suquan.plotting._targets import nearest_target, target_names
 from suquan.report._model import largest_weights
 
 HIDDEN = {"class_names", "class_counts"}  # told in a line of their own
@@ -29,11 +31,14 @@ def run(options: Inspect, output: Output) -> None:
         "feature names": "yes" if hasattr(model, "feature_names_in_") else "no",
     }
     output.table(["what", "value"], [[name, number(value)] for name, value in facts.items()])
-    nearest, distance = nearest_target(model.target_quantiles_)
-    output.say(
-        f"target: {len(model.target_quantiles_):,} values, nearest to the {nearest} distribution "
-        f"(root mean square distance {distance:.3f}, its own size being 1)"
-    )
+    targets, names_of_targets = np.atleast_2d(model.target_quantiles_), target_names(model)
+    for target, name in zip(targets, names_of_targets, strict=True):
+        near, away = nearest_target(target)
+        output.say(
+            f"{name}: {len(target):,} values, nearest to the {near} distribution (root mean square distance "
+            f"{away:.3f}, its own size being 1)"
+        )
+    nearest, distance = nearest_target(targets[0])
     top = largest_weights(model, options.top) if hasattr(model, "coef_") else []
     if top:
         weights = ["weight"] if len(names) <= 2 else [f"weight {name}" for name in names]

@@ -196,12 +196,13 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
     alphas: int = opt(7, "Strengths of the penalty tried.", "N", min=1)
     smoothnesses: int = opt(5, "Smoothnesses of the target tried.", "N", min=1)
     n_knots: int | None = opt(None, "Learn the target with this many nodes, for speed.", "N", min=2)
+    n_targets: int | None = opt(None, "Largest number of targets of method multi.", "N", min=1)
     seed: int = opt(0, "Seed of all folds.", "N", min=0)
     n_jobs: int = opt(-1, N_JOBS, "N")
 
     def settings(self) -> dict[str, Any]:
         """Parameters of the same names of an estimator that chooses its penalties."""
-        names = ("alphas", "smoothnesses", "ties", "missing", "n_knots")
+        names = ("alphas", "smoothnesses", "ties", "missing", "n_knots", "n_targets")
         return {name: getattr(self, name) for name in names}
 
 

@@ -1,5 +1,6 @@
 """Pictures of what was learned: the target, against fixed ones and its start, and how the objective fell."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any, Self
@@ -99,7 +100,8 @@ class TargetQuantileDisplay:
         ----------
         estimator : estimator with `target_quantiles_`
             The initial target is drawn where it can be known without the training samples, that is for
-            any `init` but "median" and "mean".
+            any `init` but "median" and "mean". Of several targets all are drawn, each with its share of the
+            squared norm, and no others.
         comparison : Comparison, default=None
             Where it has learned targets of the same method and features, they make the band.
         fixed : sequence of str, default=("normal", "uniform", "exponential")
@@ -110,7 +112,8 @@ class TargetQuantileDisplay:
         -------
         TargetQuantileDisplay
         """
-        f = _fitted_target(estimator)
+        targets = np.atleast_2d(_fitted_target(estimator))
+        f = targets[0]
         method = getattr(estimator, "method_", getattr(estimator, "method", None))
         folds = None
         if comparison is not None and isinstance(method, str) and method in comparison.targets:
@@ -122,7 +125,12 @@ class TargetQuantileDisplay:
                 )
         name = "learned" if method not in (None, "fixed") else "target"
         others = _other_targets(fixed, len(f), estimator)
-        return cls(f, fold_targets=folds, others=others, name=name).plot(ax)
+        if len(targets) > 1:
+            name, *rest = target_names(estimator)
+            others = dict(zip(rest, targets[1:], strict=True))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="the target quantiles are not non-decreasing")
+            return cls(f, fold_targets=folds, others=others, name=name).plot(ax)
 
     @classmethod
     def from_result(
@@ -296,6 +304,16 @@ def nearest_target(f: Any) -> tuple[str, float]:
     named = {name: standardized(make_target_quantiles(name, len(f))) for name in NAMED}
     distance = {k: float(np.sqrt(np.mean((standardized(f) - g) ** 2))) for k, g in named.items()}
     return min(distance.items(), key=lambda item: item[1])
+
+
+def target_names(estimator: Any) -> list[str]:
+    """What pictures and lines call the targets of a fitted estimator: several have their share of the norm."""
+    n_shown = len(np.atleast_2d(estimator.target_quantiles_))
+    if np.ndim(estimator.target_quantiles_) == 1:
+        return ["target"]
+    model = getattr(estimator, "estimator_", estimator)
+    squares = model.singular_values_**2 / max(float(np.sum(model.singular_values_**2)), 1e-300)
+    return [f"target {k + 1} ({squares[k]:.1%} of the norm)" for k in range(n_shown)]
 
 
 def _fitted_target(estimator: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from suquan.comparison import Comparison
 from suquan.plotting import ObjectiveDisplay, TargetQuantileDisplay
-from suquan.plotting._targets import SHOWN_TARGETS
+from suquan.plotting._targets import SHOWN_TARGETS, target_names
 from suquan.report._page import Section, Table
 from suquan.report._svg import figure_of
 from suquan.report._words import TARGET_IS, listed, listing, shape_of
@@ -50,13 +50,17 @@ def estimator_sections(
     method = method_of(estimator)
     has_band = comparison is not None and method in comparison.targets
     band = " with the range over the outer folds" if has_band else ""
-    shape = shape_of(estimator.target_quantiles_)
+    targets = np.atleast_2d(estimator.target_quantiles_)
+    shape, beside, others = shape_of(targets[0]), listed(SHOWN_TARGETS), "fixed ones"
+    if len(targets) > 1:
+        shape = f"the first of {len(targets)}, and {shape}"
+        beside = others = "the model's other targets"
     figures = [
         figure_of(
             partial(TargetQuantileDisplay.from_estimator, estimator, comparison=comparison),
-            f"Line plot of the model's target{band}, against {listed(SHOWN_TARGETS)}, all with mean 0 and "
+            f"Line plot of the model's target{band}, against {beside}, all with mean 0 and "
             f"mean square 1. It is {shape}.",
-            f"Target of the model fitted to all samples{band}, against fixed ones.",
+            f"Target of the model fitted to all samples{band}, against {others}.",
         )
     ]
     history = np.asarray(getattr(estimator, "objective_history_", ()))
@@ -90,7 +94,9 @@ def _model_table(estimator: Any, method: str) -> Table:
     }
     if hasattr(estimator, "classes_"):
         values["classes"] = list(estimator.classes_)
-    values["features"] = len(estimator.target_quantiles_)
+    values["features"] = estimator.n_features_in_
+    if estimator.target_quantiles_.ndim > 1:
+        values["targets"] = target_names(estimator)
     return listing("The fitted model.", values, ("Property", "Value"))
 
 
@@ -98,7 +104,7 @@ def largest_weights(
     estimator: Any, n_top: int, names: Sequence[Any] | None = None
 ) -> list[tuple[str, list[float], float]]:
     """Name, weights and share of the sum of all |w| of the features with the largest weights."""
-    w = np.atleast_2d(estimator.coef_)
+    w = _weights(estimator)
     n_features = w.shape[1]
     if names is None:
         names = getattr(estimator, "feature_names_in_", None)
@@ -115,13 +121,23 @@ def largest_weights(
     return [(str(names[k]), w[:, k].tolist(), float(shares[k])) for k in top if size[k] > 0]
 
 
+def _weights(estimator: Any) -> np.ndarray:
+    """Weights of the features, of shape (n_outputs, n_features); the sums of |w| over several targets."""
+    w = np.atleast_2d(estimator.coef_)
+    if w.shape[1] == estimator.n_features_in_:
+        return w
+    return np.abs(w).reshape(len(w), -1, estimator.n_features_in_).sum(axis=1)
+
+
 def _features_section(estimator: Any, names: Sequence[Any] | None, n_top: int) -> Section:
     top = largest_weights(estimator, n_top, names)
-    w = np.atleast_2d(estimator.coef_)
+    w = _weights(estimator)
     classes = [str(c) for c in getattr(estimator, "classes_", ())]
     single = len(w) == 1
     towards = ""
-    if single and len(classes) == 2:
+    if np.shape(estimator.coef_)[-1] > w.shape[1]:
+        towards = " A weight is the sum of a feature's absolute weights over the targets."
+    elif single and len(classes) == 2:
         towards = f" Positive weights speak for class {classes[1]}, negative ones for {classes[0]}."
     text = (
         f"All features are on one scale, that of the target, so that their weights can be compared."
