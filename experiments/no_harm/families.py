@@ -1,7 +1,7 @@
 """Scores of start, half-way mixture and learned target, setting by setting, on the same folds.
 
-Ranked samples and a grid come in, scores by family, setting and fold go out; ``run`` calls it. No rule of choice
-is applied here: ``table`` applies them all to the scores that were kept.
+Ranked samples and a grid come in, scores by family, setting and fold go out; ``run`` calls it. No rule of
+choice is applied here: ``table`` applies them all to the scores that were kept.
 """
 
 from __future__ import annotations

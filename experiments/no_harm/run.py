@@ -32,13 +32,14 @@ from .families import Families, Grid, fold_scores
 
 N_FEATURES, N_TEST = 500, 2000
 # Draws by the number of samples: of the normal target, and of each unlisted one.
-DRAWS = {100: (40, 10), 200: (40, 10), 500: (40, 10), 1000: (10, 5), 2000: (10, 5)}
+DRAWS = {100: (40, 10), 200: (40, 10), 500: (40, 6), 1000: (10, 5), 2000: (10, 5)}
 SETS = (
     "breast_vdx150", "breast_veer78", "breast_nki295", "dlbcl_chop414",
     "breast_sotiriou99", "breast_gse3143", "breast_biospear614",
 )  # fmt: skip
 PAIRS = ((0, 7), (3, 5), (1, 9), (0, 8), (2, 4), (0, 1), (2, 6), (4, 7), (5, 8), (6, 9))
 PICTURES = (300, 1000, 10_000)
+N_VERDICTS = 6  # of each true target
 VARIANTS = {
     "knots_10": (Grid(n_knots=10), ""),
     "knots_5": (Grid(n_knots=5), ""),
@@ -72,7 +73,7 @@ def _draw(kind: str, target: str, n: int, seed: int) -> Task:
 
 
 def _verdicts() -> Iterator[Task]:
-    for seed in range(10):
+    for seed in range(N_VERDICTS):
         for target in (*UNLISTED, *LISTED):
             yield _draw("verdict", target, 2000, seed)
 
@@ -221,12 +222,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--kinds", nargs="*", choices=list(_LISTS), default=list(_LISTS))
+    parser.add_argument("--largest", type=int, default=10_000, help="leave out larger n")
     options = parser.parse_args()
     folder = options.out / "parts"
     folder.mkdir(parents=True, exist_ok=True)
     for task in tasks(options.kinds):
         path = folder / f"{task.name}.json"
-        if path.is_file():
+        if path.is_file() or task.arguments.get("n", 0) > options.largest:
             continue
         start = time.perf_counter()
         with warnings.catch_warnings(), threadpool_limits(1):

@@ -1,7 +1,7 @@
 """All rules of choice, applied to what was kept: ``python -m experiments.no_harm.table --parts DIR --out DIR``.
 
-Comes in: the parts of ``run``. Goes out: ``scores.csv`` (one row per problem and rule), ``no_harm.csv`` (every rule
-against the start) and ``verdict.csv`` (what the verdict of ``compare`` would say).
+Comes in: the parts of ``run``. Goes out: ``scores.csv`` (one row per problem and rule), ``no_harm.csv`` (every
+rule against the start) and ``verdict.csv`` (what the verdict of ``compare`` would say).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from suquan._dask._common import is_dask_array
 from suquan._files import replace_file
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__
-from suquan.fitting import Settings, check_method, encode, make_start
+from suquan.fitting import Settings, check_method, check_real, encode, make_start
 from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
@@ -53,7 +53,7 @@ BEST_FIXED = "best_fixed"
 # The contrast of the verdict, fixed in advance.
 VERDICT_METHOD = "crossfit"
 # Parameters of the estimators that the comparison sets itself.
-_CHOSEN_HERE = {"method", "alpha", "smoothness", "loss"}
+_CHOSEN_HERE = {"method", "alpha", "smoothness", "departure", "loss"}
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,8 @@ def compare(
     alphas: Any = 7,
     smoothnesses: Any = 5,
     selection: str = "smoothed",
+    departures: Any = None,
+    min_gain: float = 0.5,
     groups: Any = None,
     n_jobs: int | None = None,
     random_state: int = 0,
@@ -166,7 +168,7 @@ def compare(
         None: 3 stratified folds, 5 times. `inner_cv` must not be a list of splits.
     scoring : str or callable, default="roc_auc"
         Any scikit-learn scorer.
-    alphas, smoothnesses, selection
+    alphas, smoothnesses, selection, departures, min_gain
         As in :class:`SuquanClassifierCV`.
     groups : array-like of shape (n_samples,), default=None
         For splitters that need them; also kept together in the folds of "crossfit".
@@ -208,6 +210,7 @@ def compare(
             "compare works in memory and takes no Dask array. Compare on a sample of the rows, such as "
             "X[::100].compute()."
         )
+    check_real("min_gain", min_gain, "[0, ∞)")
     names, learned, given = _methods(methods)
     estimator = _estimator(y, loss, {**parameters, "random_state": random_state})
     settings = Settings.of(estimator)
@@ -235,6 +238,8 @@ def compare(
         smoothnesses=smoothness_grid(smoothnesses, p),
         automatic_smoothnesses=isinstance(smoothnesses, Integral),
         selection=selection,
+        departures=departures,
+        min_gain=min_gain,
         seed=random_state,
     )
     store = Store.open(checkpoint, None if checkpoint is None else study.fingerprint())
@@ -318,6 +323,8 @@ class _Study:
     smoothnesses: np.ndarray
     automatic_smoothnesses: bool
     selection: str
+    departures: Any
+    min_gain: float
     seed: int
     grams: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -329,7 +336,7 @@ class _Study:
             (data.X, data.labels, data.groups, self.alphas, self.smoothnesses, self.outer),
             {name: (type(e), e.get_params(deep=True)) for name, e in self.estimators.items()},
             {name: vars(m) for name, m in self.learned.items() if name not in METHODS},
-            (settings, self.inner_cv, self.selection, self.seed),
+            (settings, self.inner_cv, self.selection, self.departures, self.min_gain, self.seed),
             (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
             (__version__, np.__version__, sklearn.__version__),
         ]
@@ -371,13 +378,14 @@ class _Study:
         if self.automatic_smoothnesses:
             smoothnesses = smoothnesses * data.smoothness_unit(settings, train)
         candidates = make_candidates(
-            [self.learned[name]], self.alphas, smoothnesses, settings.max_rounds
+            [self.learned[name]], self.alphas, smoothnesses, settings.max_rounds, self.departures
         )
         inner = self._inner(train)
         scores = np.column_stack(
             [data.score(settings, candidates, a, b, self.scorer) for a, b in inner]
         )
-        chosen = candidates[choose(candidates, scores, self.selection, test_share(inner))]
+        share = test_share(inner)
+        chosen = candidates[choose(candidates, scores, self.selection, share, self.min_gain)]
         ((f, fit),) = fits = data.fit(settings, [chosen], train)
         score = float(self.scorer(data.outputs(fits, train, test), data.labels[test])[0])
         inner_score = float(scores.mean(axis=1).max())
@@ -452,8 +460,9 @@ class _Study:
                 A = self._samples(name, everyone, everyone[:0])[0]
                 grams[name] = A @ A.T
         candidates = make_candidates(
-            list(self.learned.values()), self.alphas, self.smoothnesses, self.settings.max_rounds
-        )
+            list(self.learned.values()), self.alphas, self.smoothnesses,
+            self.settings.max_rounds, self.departures,
+        )  # fmt: skip
         n_folds = len(self.outer) * len(self._inner(self.outer[0][0]))
         data = self.data.with_knot_grams(self.settings, candidates, n_folds, n_jobs)
         return replace(self, grams=grams, data=data)

@@ -95,6 +95,7 @@ class Settings:
     verbose: int
     alpha: float | None = None
     smoothness: float | None = None
+    departure: float = 1.0
     huber_delta: float = 1.35
     class_weight: Any = None
 
@@ -118,8 +119,11 @@ class Settings:
     def steps(self) -> Steps:
         """How rounds are done."""
         report = partial(print, f"[{self.owner}]") if self.verbose else silent
-        rounds = self.method.rounds(self.max_rounds)
-        return Steps(self.method.target_set, rounds, self.tol, self.max_iter, report)
+        rounds = self.method.rounds(self.max_rounds) if self.departure else 0
+        return Steps(
+            self.method.target_set, rounds, self.tol, self.max_iter, report,
+            departure=float(self.departure),
+        )  # fmt: skip
 
 
 def _check_ranges(settings: Settings) -> None:
@@ -129,10 +133,11 @@ def _check_ranges(settings: Settings) -> None:
         ("alpha", "(0, ∞)", True),
         ("smoothness", "[0, ∞)", True),
         ("l1_ratio", "[0, 1]", False),
+        ("departure", "[0, 1]", False),
         ("tol", "(0, ∞)", False),
         ("huber_delta", "(0, ∞)", False),
     ):
-        _check_real(name, getattr(settings, name), interval, optional)
+        check_real(name, getattr(settings, name), interval, optional)
     _check_integer("max_iter", settings.max_iter, 1)
     _check_integer("n_repeats", settings.n_repeats, 1)
     if settings.max_rounds is not None:
@@ -141,7 +146,8 @@ def _check_ranges(settings: Settings) -> None:
         _check_integer("cv", settings.cv, 2)
 
 
-def _check_real(name: str, value: Any, interval: str, optional: bool) -> None:
+def check_real(name: str, value: Any, interval: str, optional: bool = False) -> None:
+    """Raise a ValueError where a parameter is not a number in its interval, nor None where that will do."""
     if value is None and optional:
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool)

@@ -49,6 +49,7 @@ class Candidate(NamedTuple):
     alpha: float
     smoothness: float
     max_rounds: int
+    departure: float = 1.0
 
 
 @dataclass(frozen=True)

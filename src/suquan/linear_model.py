@@ -204,6 +204,9 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         :func:`make_target_quantiles` takes. It is centred and scaled to mean square 1.
     max_rounds : int, default=None
         Largest number of rounds of f-step and w-step; None: 5 for "joint", 1 for the others.
+    departure : float, default=1.0
+        Part of the way from the start to the learned target that is gone, in [0, 1]: 0 keeps the start, as
+        "fixed" does. With few samples half of the way is often better; :class:`SuquanClassifierCV` chooses.
     n_knots : int, default=None
         Learn f as a piecewise linear function with this many node values; None: one value per feature.
     cv : int, splitter or iterable of splits, default=5
@@ -287,6 +290,7 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: int | None = None,
+        departure: float = 1.0,
         n_knots: int | None = None,
         cv: Any = 5,
         n_repeats: int = 3,
@@ -377,7 +381,7 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
     ----------
     method : {"fixed", "f0", "bnd", "spav", "joint", "crossfit"} or object, default="crossfit"
         How f is learned; see :class:`SuquanClassifier`.
-    alpha, smoothness, l1_ratio, init, max_rounds, n_knots, cv, n_repeats, ties, missing
+    alpha, smoothness, l1_ratio, init, max_rounds, departure, n_knots, cv, n_repeats, ties, missing
         As in :class:`SuquanClassifier`.
     fit_intercept, tol, max_iter, random_state, verbose
         As in :class:`SuquanClassifier`.
@@ -416,6 +420,7 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: int | None = None,
+        departure: float = 1.0,
         n_knots: int | None = None,
         cv: Any = 5,
         n_repeats: int = 3,
@@ -462,7 +467,7 @@ class SupervisedQuantileNormalizer(TargetTransformer):
     loss : {"auto", "logistic", "softmax", "squared", "huber", "poisson"} or Loss, default="auto"
         As in :class:`SuquanClassifier` for class labels, as in :class:`SuquanRegressor` for values; "auto"
         chooses by the type of y.
-    alpha, smoothness, l1_ratio, init, max_rounds, n_knots, cv, n_repeats, ties, missing
+    alpha, smoothness, l1_ratio, init, max_rounds, departure, n_knots, cv, n_repeats, ties, missing
         As in :class:`SuquanClassifier`.
     fit_intercept, tol, max_iter, random_state, verbose
         As in :class:`SuquanClassifier`.
@@ -505,6 +510,7 @@ class SupervisedQuantileNormalizer(TargetTransformer):
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: int | None = None,
+        departure: float = 1.0,
         n_knots: int | None = None,
         cv: Any = 5,
         n_repeats: int = 3,

@@ -15,16 +15,19 @@ from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
 from suquan._dask._common import is_dask_array
-from suquan.fitting import Settings, check_method, encode, forget
+from suquan.fitting import Settings, check_method, check_real, encode, forget
 from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
-from suquan.methods import resolve_method
+from suquan.methods import Method, resolve_method
 from suquan.ranking import check_choice
+from suquan.statistics import corrected_error
 
 # Automatic grids in units of the number of features; see docs/design/selection.md.
 ALPHA_RANGE = (1e-6, 1e-1)
 SMOOTHNESS_RANGE = (1e-5, 1e-2)
 SELECTIONS = ("smoothed", "best", "one_se")
+# Parts of the way from the start to a cross-fitted target that are tried; see docs/design/no_harm.md.
+DEPARTURES = (0.0, 0.5, 1.0)
 
 
 # -- grids ------------------------------------------------------------------------------------------
@@ -64,17 +67,32 @@ def _grid(name: str, values: Any, wanted: str) -> tuple[int, np.ndarray]:
 
 
 def make_candidates(
-    methods: Sequence[Any], alphas: np.ndarray, smoothnesses: np.ndarray, max_rounds: Any = None
+    methods: Sequence[Any],
+    alphas: np.ndarray,
+    smoothnesses: np.ndarray,
+    max_rounds: Any = None,
+    departures: Any = None,
 ) -> list[Candidate]:
-    """Grid of all methods; smoothness varies where it is used, rounds where there are any."""
+    """Grid of all methods; smoothness varies where it is used, rounds and departures where there are rounds."""
     given = None if max_rounds is None else _given_rounds(max_rounds)
     return [
-        Candidate(method, float(alpha), float(level), rounds)
+        Candidate(method, float(alpha), float(level), rounds if departure else 0, departure)
         for method in map(resolve_method, methods)
-        for rounds in (given if given and method.max_rounds else [method.max_rounds])
-        for level in (smoothnesses if method.is_smooth else [0.0])
+        for departure in _departures_of(method, departures)
+        for rounds in (given if given and method.max_rounds and departure else [method.max_rounds])
+        for level in (smoothnesses if method.is_smooth and departure else [0.0])
         for alpha in alphas
     ]
+
+
+def _departures_of(method: Method, departures: Any) -> list[float]:
+    """Parts of the way to the target of a method that are tried, the smallest first."""
+    if departures is None:
+        return list(DEPARTURES) if method.is_crossfit else [1.0]
+    grid = _grid("departures", np.atleast_1d(departures), "non-negative")[1]
+    if grid[-1] > 1.0:
+        raise ValueError(f"departures must be at most 1; got {grid[-1]:g}.")
+    return grid.tolist() if method.max_rounds else [1.0]
 
 
 def _given_rounds(max_rounds: Any) -> list[int]:
@@ -94,7 +112,7 @@ def smooth_scores(candidates: Sequence[Candidate], scores: np.ndarray) -> np.nda
     smoothed = np.array(scores, dtype=np.float64)
     lines: dict[tuple, list[int]] = {}
     for k, candidate in enumerate(candidates):
-        line_of = candidate.method.name, candidate.alpha, candidate.max_rounds
+        line_of = candidate._replace(smoothness=0.0)
         lines.setdefault(line_of, []).append(k)
     for line in lines.values():
         line.sort(key=lambda k: candidates[k].smoothness)
@@ -108,8 +126,12 @@ def choose(
     scores: np.ndarray,
     selection: str,
     test_share: float,
+    min_gain: float = 0.0,
 ) -> int:
     """Index of the chosen candidate.
+
+    The best one says which method. Of its departures the smallest is kept, at its own best setting, unless a
+    larger one, at its own, is better by `min_gain` standard errors of the paired difference.
 
     Parameters
     ----------
@@ -118,22 +140,51 @@ def choose(
     selection : {"smoothed", "best", "one_se"}
     test_share : float
         n_test / n_train of the folds, for the corrected standard error.
+    min_gain : float, default=0.0
     """
+    kept = _best(range(len(candidates)), candidates, scores, selection, test_share)
+    levels: dict[float, list[int]] = {}
+    for k, candidate in enumerate(candidates):
+        if candidate.method.name == candidates[kept].method.name:
+            levels.setdefault(candidate.departure, []).append(k)
+    if len(levels) == 1:
+        return kept
+    first, *larger = (
+        _best(levels[departure], candidates, scores, selection, test_share)
+        for departure in sorted(levels)
+    )
+    kept = first
+    for k in larger:
+        gains = scores[k] - scores[kept]
+        if np.mean(gains) > min_gain * corrected_error(gains, test_share):
+            kept = k
+    return kept
+
+
+def _best(
+    places: Sequence[int],
+    all_candidates: Sequence[Candidate],
+    all_scores: np.ndarray,
+    selection: str,
+    test_share: float,
+) -> int:
+    """Index of the chosen one of the candidates at these places, whatever their departures."""
+    candidates, scores = [all_candidates[k] for k in places], all_scores[list(places)]
     means = scores.mean(axis=1)
     if selection == "smoothed":
         means = smooth_scores(candidates, means)
     best = max(range(len(means)), key=lambda k: (means[k], candidates[k].alpha))
     n_folds = scores.shape[1]
     if selection != "one_se" or n_folds < 2:
-        return best
-    error = np.std(scores[best], ddof=1) * np.sqrt(1.0 / n_folds + test_share)
+        return places[best]
+    error = corrected_error(scores[best], test_share)
     within = [k for k in range(len(means)) if means[k] >= means[best] - error]
 
     def simplicity(k: int) -> tuple:
-        method, alpha, smoothness, max_rounds = candidates[k]
-        return method.complexity, -smoothness, -alpha, max_rounds
+        method, alpha, smoothness, max_rounds, departure = candidates[k]
+        return method.complexity, departure, -smoothness, -alpha, max_rounds
 
-    return min(within, key=simplicity)
+    return places[min(within, key=simplicity)]
 
 
 # -- the estimators ---------------------------------------------------------------------------------
@@ -168,6 +219,7 @@ class _SelectionMixin:
         forget(self)
         given = self._given_methods()
         check_choice("selection", self.selection, SELECTIONS)
+        check_real("min_gain", self.min_gain, "[0, ∞)")
         if not isinstance(self.crossfit_cv, Integral) and not hasattr(self.crossfit_cv, "split"):
             raise ValueError(
                 "crossfit_cv splits every training set, so that it must be an integer or a splitter; "
@@ -197,6 +249,7 @@ class _SelectionMixin:
             alpha_grid(self.alphas, self.n_features_in_),
             smoothness_grid(self.smoothnesses, self.n_features_in_, unit),
             self.max_rounds,
+            self.departures,
         )
         splits = make_splits(self.cv, data, everyone, int(seed), "cv")
         data = data.with_knot_grams(settings, candidates, len(splits), self.n_jobs)
@@ -207,7 +260,8 @@ class _SelectionMixin:
                 for train, test in splits
             )
         )
-        self.best_index_ = choose(candidates, scores, self.selection, test_share(splits))
+        share = test_share(splits)
+        self.best_index_ = choose(candidates, scores, self.selection, share, self.min_gain)
         self.cv_results_ = make_cv_results(candidates, scores)
         self.best_score_ = float(scores[self.best_index_].mean())
         chosen = candidates[self.best_index_]
@@ -216,12 +270,13 @@ class _SelectionMixin:
             "alpha": chosen.alpha,
             "smoothness": chosen.smoothness,
             "max_rounds": chosen.max_rounds or None,
+            "departure": chosen.departure,
         }
         model = self._base(**shared).fit(X, y, sample_weight=sample_weight, groups=groups)
         self.best_estimator_, self.method_ = model, chosen.method.name
         vars(self).update({name: v for name, v in vars(model).items() if name.endswith("_")})
         # The strengths asked for: a method without smoothness was chosen at 0.
-        self.alpha_, self.smoothness_ = chosen.alpha, chosen.smoothness
+        self.alpha_, self.smoothness_, self.departure_ = chosen[1:3] + chosen[4:]
         return self
 
     def _given_methods(self: Any) -> dict[str, Any]:
@@ -282,6 +337,14 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         those of the next smaller and larger smoothness. "one_se": the simplest setting within one standard
         error, s·√(1/J + n_test/n_train) over J folds, of the best: the simpler method, then the larger
         smoothness, then the larger alpha.
+    departures : array-like of float, default=None
+        Parts of the way from the start to the learned target that are tried, in [0, 1]; 0 is the start itself,
+        which a target learned from few samples often loses to. None: 0, ½ and 1 for "crossfit", 1 for
+        the other methods.
+    min_gain : float, default=0.5
+        Price of a departure: a larger one is chosen only where its mean score, at its own best setting, exceeds
+        that of the smaller one by more than `min_gain` standard errors, s·√(1/J + n_test/n_train), of their
+        paired difference.
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, class_weight, loss, tol, max_iter
         As in :class:`SuquanClassifier`; "balanced" counts the classes of each fold's training samples.
     max_rounds : int or list of int, default=None
@@ -295,8 +358,8 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
 
     Attributes
     ----------
-    method_, alpha_, smoothness_
-        What was chosen; the method by its name.
+    method_, alpha_, smoothness_, departure_
+        What was chosen; the method by its name. `departure_` is 0 where the start was kept.
     best_score_ : float
         Its mean score over the folds.
     best_index_ : int
@@ -313,8 +376,8 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
     >>> from suquan.datasets import make_corrupted_classification
     >>> X, y = make_corrupted_classification(60, 30, random_state=0)
     >>> model = SuquanClassifierCV(alphas=3, smoothnesses=2, cv=3, random_state=0).fit(X, y)
-    >>> len(model.cv_results_["mean_test_score"])
-    6
+    >>> len(model.cv_results_["mean_test_score"])  # 3 of the start, 6 half-way, 6 of the learned target
+    15
     """
 
     _base = SuquanClassifier
@@ -329,6 +392,8 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         crossfit_cv: Any = 5,
         scoring: Any = None,
         selection: str = "smoothed",
+        departures: Any = None,
+        min_gain: float = 0.5,
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: Any = None,
@@ -355,8 +420,10 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
     ----------
     method : method or list of methods, default="crossfit"
         Methods to choose from; all but "svd".
-    alphas, smoothnesses, crossfit_cv, selection, max_rounds, n_jobs, random_state, verbose
+    alphas, smoothnesses, crossfit_cv, selection, departures, min_gain, max_rounds
         As in :class:`SuquanClassifierCV`; automatic smoothnesses are also in units of the variance of y.
+    n_jobs, random_state, verbose
+        As in :class:`SuquanClassifierCV`.
     cv : int, splitter or iterable of splits, default=None
         None: 3 shuffled folds, 5 times.
     scoring : str or callable, default=None
@@ -366,7 +433,7 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
 
     Attributes
     ----------
-    method_, alpha_, smoothness_, best_score_, best_index_, cv_results_, best_estimator_
+    method_, alpha_, smoothness_, departure_, best_score_, best_index_, cv_results_, best_estimator_
         As in :class:`SuquanClassifierCV`.
 
     Examples
@@ -391,6 +458,8 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
         crossfit_cv: Any = 5,
         scoring: Any = None,
         selection: str = "smoothed",
+        departures: Any = None,
+        min_gain: float = 0.5,
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: Any = None,

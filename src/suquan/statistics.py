@@ -16,6 +16,13 @@ class Difference(NamedTuple):
     p_value: float
 
 
+def corrected_error(values: np.ndarray, test_share: float) -> float:
+    """Standard error s·√(1/J + n_test/n_train) of a mean over J folds; 0 for one fold."""
+    if len(values) < 2:
+        return 0.0
+    return float(np.std(values, ddof=1) * np.sqrt(1.0 / len(values) + test_share))
+
+
 def corrected_difference(
     differences: np.ndarray, test_share: float, level: float = 0.95
 ) -> Difference:
@@ -53,7 +60,7 @@ def corrected_difference(
     mean = float(np.mean(differences))
     if n_folds < 2:
         return Difference(mean, -np.inf, np.inf, np.nan, np.nan)
-    error = float(np.std(differences, ddof=1) * np.sqrt(1.0 / n_folds + test_share))
+    error = corrected_error(differences, test_share)
     if error == 0.0:
         t = float(np.copysign(np.inf, mean)) if mean else 0.0
         return Difference(mean, mean, mean, t, float(mean == 0.0))
