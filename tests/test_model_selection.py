@@ -182,7 +182,7 @@ def test_larger_departure_is_chosen_only_where_it_gains_a_part_of_the_standard_e
     error = np.std(gains, ddof=1) * np.sqrt(1 / 4 + share)
     start = np.full(4, 0.7)
     candidates = [Candidate(METHODS["crossfit"], 1.0, 0.0, 1, d) for d in (1.0, 0.0, 0.5)]
-    a_little = np.array([0.002, -0.001, 0.001, -0.001])
+    a_little = np.array([0.0, 0.002, -0.003, 0.002])
     scores = np.stack([start + gains + a_little, start, start + gains])
     for selection in ("smoothed", "best"):
         for part, chosen in ((0.0, 0), (0.99, 2), (1.01, 1)):
