@@ -190,7 +190,7 @@ def test_larger_departure_is_chosen_only_where_it_gains_a_part_of_the_standard_e
             assert choose(candidates, scores, selection, share, min_gain) == chosen
     worse = np.stack([start + 0.1 - gains, start - 0.1, start])
     assert choose(candidates, worse, "smoothed", share, 0.5) == 0
-    one_fold = scores[:, :1]
+    one_fold = scores[:, 1:2]
     assert choose(candidates, one_fold, "smoothed", share, 0.5) == 0
 
 

@@ -91,7 +91,8 @@ def save_fitted(model: Any, path: Path, problem: Problem, cv: Folds) -> None:
 def _say_model(output: Output, model: Any, problem: Problem) -> None:
     """What was chosen and how well it did."""
     output.say(
-        f"method {model.method_}, alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}: mean "
+        f"method {model.method_}, alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}, departure "
+        f"{model.departure_:.3g}: mean "
         f"{problem.scoring} {model.best_score_:.4f} over the folds that chose them (too good by the choice; "
         "`suquan compare` measures without)"
     )
@@ -99,6 +100,7 @@ def _say_model(output: Output, model: Any, problem: Problem) -> None:
         method=model.method_,
         alpha=float(model.alpha_),
         smoothness=float(model.smoothness_),
+        departure=float(model.departure_),
         scoring=problem.scoring,
         selection_score=float(model.best_score_),
         n_features_used=int(np.count_nonzero(np.abs(model.coef_).sum(axis=0))),
