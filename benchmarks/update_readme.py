@@ -17,6 +17,7 @@ TITLES = {
     "selection": "Cross-validation",
     "verdict": "The verdict",
     "rma": "RMA",
+    "kernels": "Kernels on permutations",
 }
 SHOWN = "normalize"  # its first lines stand in README.md
 N_SHOWN = 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,40 @@ def new_figure(
 
     figure = Figure(figsize=(width * n_columns, height * n_rows), layout="constrained")
     return figure, np.atleast_1d(figure.subplots(n_rows, n_columns))
+
+
+def label_ends(ax: Any, ends: Sequence[tuple[str, float, float, str]], gap: float = 0.055) -> None:
+    """Names of curves at their right ends, moved apart where they would overlap.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        With the limits that it keeps.
+    ends : sequence of (label, x, y, color)
+    gap : float
+        Least distance of two labels, as a share of the height.
+    """
+    low, high = ax.get_ylim()
+    order = sorted(range(len(ends)), key=lambda k: ends[k][2])
+    heights = np.array([ends[k][2] for k in order], dtype=float)
+    step = gap * (high - low)
+    for k in range(1, len(heights)):
+        heights[k] = max(heights[k], heights[k - 1] + step)
+    heights -= max(heights[-1] - high, 0.0)
+    for k in range(len(heights) - 2, -1, -1):
+        heights[k] = min(heights[k], heights[k + 1] - step)
+    for k, height in zip(order, heights, strict=True):
+        label, x, y, color = ends[k]
+        ax.annotate(
+            label,
+            (x, y),
+            (1.03, height),
+            textcoords=ax.get_yaxis_transform(),
+            color=color,
+            fontsize="small",
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.5, "alpha": 0.6},
+        )
 
 
 def for_report(

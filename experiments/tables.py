@@ -90,6 +90,11 @@ def std_of(key: str) -> Callable[[list[Row]], float]:
     return lambda rows: float(np.std(column(rows, key), ddof=1)) if len(rows) > 1 else float("nan")
 
 
+def error_of(key: str) -> Callable[[list[Row]], float]:
+    """Standard error of a column's mean, NaN for one row, for :func:`grouped`."""
+    return lambda rows: std_of(key)(rows) / len(rows) ** 0.5
+
+
 def yes_or_no(holds: bool) -> str:
     """Whether a statement holds, for a table."""
     return "yes" if holds else "no"

@@ -9,20 +9,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import suquan
 
 # Class name -> {check: reason}. A check is listed only with a reason that will not go away.
-_TO_TOLERANCE = {
-    "check_sample_weight_equivalence_on_dense_data": "the steps are solved to a relative accuracy (the "
-    "w-step to 1e-10 of J, the f-step to tol = 1e-4), so that equal problems agree to about that, not to "
-    "1e-7 of the scores; test_weights_count_like_repeated_rows shows the equivalence at a small tol"
-}
 _FOLD_SCORES = {
     "check_sample_weight_equivalence_on_dense_data": "weights enter the fits; the scores of the folds, by "
     "which the setting is chosen, are those of the scorer, which has no weights"
 }
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
-    "QuantileNormalizer": {},
-    "SuquanClassifier": _TO_TOLERANCE,
-    "SuquanRegressor": _TO_TOLERANCE,
-    "SupervisedQuantileNormalizer": _TO_TOLERANCE,
     "SuquanClassifierCV": _FOLD_SCORES,
     "SuquanRegressorCV": _FOLD_SCORES,
 }

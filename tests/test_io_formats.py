@@ -4,6 +4,7 @@ import gzip
 import sys
 
 import anndata
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,7 +17,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from io_tables import BOTH_WAYS, WRITABLE, assert_same, series_matrix, small_table
 
-from suquan.io import Table, TableError, TableWriter, iter_row_blocks, read_table, write_table
+from suquan._files import replace_file
+from suquan.io import (
+    Table,
+    TableError,
+    TableWriter,
+    iter_row_blocks,
+    read_table,
+    write_table,
+)
+from suquan.io import write_blocks as write_dask
+from suquan.io.blocks import check_block_destination
 
 quick = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -41,37 +52,27 @@ def as_stored(table, suffix):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("orientation", ["rows", "columns"])
 @pytest.mark.parametrize("suffix", WRITABLE)
-def test_names_numbers_and_labels_survive(tmp_path, suffix, orientation, dtype):
-    labels = (suffix, orientation) != ("parquet", "columns")
-    table = small_table(orientation, dtype, labels)
-    path = tmp_path / f"table.{suffix}"
-    write_table(table, path)
-    named = list(table.labels) if side(suffix, "") == "" else []
-    got = read_table(path, samples=side(suffix, orientation), label_columns=named)
-    assert_same(got, as_stored(table, suffix))
-    if suffix.partition(".")[0] in BOTH_WAYS:
-        assert got.orientation == orientation
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("orientation", ["rows", "columns"])
-@pytest.mark.parametrize("suffix", WRITABLE)
-def test_blocks_of_any_size_give_the_same_file_and_the_same_table(tmp_path, suffix, orientation):
-    labels = (suffix, orientation) != ("parquet", "columns")
-    table = small_table(orientation, labels=labels)
+def test_names_numbers_and_labels_survive_at_once_and_in_blocks(tmp_path, suffix, dtype):
     whole, parts = tmp_path / f"whole.{suffix}", tmp_path / f"parts.{suffix}"
-    write_table(table, whole)
-    options = {"samples": side(suffix, orientation)}
-    if side(suffix, "") == "":
-        options["label_columns"] = list(table.labels)
-    with TableWriter(parts, orientation=orientation) as writer:
-        for block in iter_row_blocks(whole, rows_per_block=2, **options):
-            writer.write(block)
-    assert_same(read_table(parts, **options), as_stored(table, suffix))
-    if suffix not in ("parquet", "h5ad"):
-        assert parts.read_bytes() == whole.read_bytes()
+    for orientation in ("rows", "columns"):
+        labels = (suffix, orientation) != ("parquet", "columns")
+        table = small_table(orientation, dtype, labels)
+        write_table(table, whole)
+        options = {"samples": side(suffix, orientation)}
+        if side(suffix, "") == "":
+            options["label_columns"] = list(table.labels)
+        got = read_table(whole, **options)
+        assert_same(got, as_stored(table, suffix))
+        if suffix.partition(".")[0] in BOTH_WAYS:
+            assert got.orientation == orientation
+        with TableWriter(parts, orientation=orientation) as writer:
+            for block in iter_row_blocks(whole, rows_per_block=2, **options):
+                writer.write(block)
+        assert_same(read_table(parts, **options), as_stored(table, suffix))
+        if suffix not in ("parquet", "h5ad"):
+            assert parts.read_bytes() == whole.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [parts.name, whole.name]
 
 
 text = st.text(
@@ -167,6 +168,16 @@ def test_nothing_is_left_after_an_error(tmp_path, suffix):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
+def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (folder / "precious.txt").write_text("mine")
+    with pytest.raises(OSError, match="results"):
+        replace_file(folder, lambda file: file.write(b"new"))
+    assert (folder / "precious.txt").read_text() == "mine"
+    assert [p.name for p in tmp_path.iterdir()] == ["results"]
+
+
 def test_a_finished_writer_takes_nothing_more(tmp_path):
     with TableWriter(tmp_path / "t.csv") as writer:
         writer.write(small_table())
@@ -185,6 +196,18 @@ def test_a_finished_writer_takes_nothing_more(tmp_path):
 def test_files_that_cannot_be_written(tmp_path, name, said):
     with pytest.raises(TableError, match=said):
         write_table(small_table(), tmp_path / name)
+
+
+def test_only_text_is_taken_for_a_series_matrix_by_its_name(tmp_path):
+    values = da.ones((2, 3), chunks=(1, 3))
+    for suffix in ("npy", "zarr", "npz", "parquet", "h5ad"):
+        path = tmp_path / f"GSE1_series_matrix_normalised.{suffix}"
+        write_dask(values, path)
+        assert path.exists()
+        check_block_destination(path)
+    for suffix in ("csv", "tsv", "txt.gz", "gct"):
+        with pytest.raises(TableError, match="read, not written"):
+            check_block_destination(tmp_path / f"GSE1_series_matrix.{suffix}")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow.csv
 import pytest
 from io_tables import series_matrix
 
-from suquan.io import Table, TableWriter, iter_row_blocks, write_table
+from suquan.io import Table, TableWriter, _source, iter_row_blocks, write_table
 from suquan.io._source import Tiles
 
 # Growth of the peak memory, in MiB, over a small table of the same kind. (VmHWM, because ru_maxrss begins with
@@ -38,7 +38,7 @@ before = peak()
 total = copy(large, target, samples, orientation)
 print(json.dumps([peak() - before, total]))
 """
-N_SMALL, WIDTH = 16_000, 250  # rows of the file, and its columns
+N_SMALL, WIDTH = 8_000, 250  # rows of the file, and its columns
 
 
 def write_file(path, orientation, n_rows):
@@ -82,7 +82,7 @@ slow = pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(tmp_path, suffix, orientation):
     small, large = tmp_path / f"small.{suffix}", tmp_path / f"large.{suffix}"
     write_file(small, orientation, N_SMALL)
-    n_large = 128_000 if suffix == "parquet" else 32_000
+    n_large = 128_000 if suffix == "parquet" else 16_000
     total = write_file(large, orientation, n_large)
     samples = orientation if suffix.partition(".")[0] in ("csv", "tsv", "parquet") else "auto"
     arguments = [small, large, tmp_path / f"copy.{suffix}", samples, orientation]
@@ -110,13 +110,12 @@ def test_blocks_have_the_size_that_was_asked_for(tmp_path):
         iter_row_blocks(path, rows_per_block=0)
 
 
-def test_a_table_wider_than_a_block_of_bytes_is_read(tmp_path):
-    """A line longer than the smallest part that is parsed at a time (1 MiB)."""
+def test_a_table_wider_than_a_block_of_bytes_is_read(tmp_path, monkeypatch):
+    """A line longer than the part that is parsed at a time."""
     path = tmp_path / "t.csv"
-    values = np.random.default_rng(0).normal(size=(3, 80_000))
-    table = Table(values, ["a", "b", "c"], [f"g{j}" for j in range(80_000)])
-    with TableWriter(path) as writer:
-        writer.write(table)
+    values = np.random.default_rng(0).normal(size=(3, 2000))
+    write_table(Table(values, ["a", "b", "c"], [f"g{j}" for j in range(2000)]), path)
+    monkeypatch.setattr(_source, "VALUES", 2**8)
     got = np.vstack([block.values for block in iter_row_blocks(path, rows_per_block=1)])
     assert np.array_equal(got, values)
 

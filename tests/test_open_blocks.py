@@ -28,7 +28,6 @@ from suquan.io import (
     write_blocks,
     write_table,
 )
-from suquan.io.blocks import opens_in_blocks
 
 N, P = 37, 11
 SAMPLES = np.array([f"s{i}" for i in range(N)])
@@ -141,11 +140,14 @@ def make(kind, folder, values):
 # -------------------------------------------------------------------------------------------------- reading
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [(kind, np.float64) for kind in KINDS]
+    + [(kind, np.float32) for kind in ("npy", "zarr 3, sharded", "parquet", "h5ad, CSR")],
+)
 def test_blocks_are_the_rows_of_the_file(tmp_path, values, kind, dtype):
     path = make(kind, tmp_path, values.astype(dtype))
-    for rows in (None, 1, 6, 1000):
+    for rows in (None, 6, 1000):
         X = open_blocks(path, rows_per_block=rows)
         assert (X.shape, X.dtype) == ((N, P), dtype)
         assert X.numblocks == (1 if rows in (None, 1000) else -(-N // rows), 1)
@@ -273,9 +275,6 @@ def test_other_kinds_are_refused_with_advice(tmp_path, values):
     np.save(tmp_path / "x.npy", values)
     with pytest.raises(TableError, match="open_blocks"):
         read_table(tmp_path / "x.npy")
-    assert opens_in_blocks("a.pq")
-    assert opens_in_blocks("a.zarr")
-    assert not opens_in_blocks("a.csv.gz")
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet", "h5ad"])
@@ -426,8 +425,10 @@ def test_a_file_that_went_away_is_named(tmp_path, values):
 
 
 @pytest.mark.parametrize("name", ["out.npy", "out.zarr"])
-@pytest.mark.parametrize("chunks", [(N,), (10, 10, 10, 7), (1, 0, 20, 16), (5,) * 7 + (2,)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("chunks", "dtype"),
+    [((N,), np.float64), ((10, 10, 10, 7), np.float32), ((1, 0, 20, 16), np.float64)],
+)
 def test_arrays_come_back_as_they_were(tmp_path, values, name, chunks, dtype):
     X = da.from_array(values.astype(dtype), chunks=(chunks, (6, 5)))
     assert write_blocks(X, tmp_path / name) == tmp_path / name
@@ -508,7 +509,7 @@ def slow(block):
 
 def test_blocks_are_read_and_written_again_when_a_worker_is_killed(tmp_path, values, processes):
     path = make("zarr 2", tmp_path, values)
-    X = open_blocks(path, rows_per_block=2)
+    X = open_blocks(path, rows_per_block=4)
     X = X.map_blocks(slow, dtype=X.dtype, meta=np.empty((0, 0)))
     victim = next(iter(processes.run(os.getpid).values()))
     killer = threading.Timer(0.5, os.kill, (victim, signal.SIGKILL))

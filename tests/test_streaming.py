@@ -196,10 +196,11 @@ def run_limited(code, folder, target, out):
     ("target", "out"),
     [
         ("median", "out.npz"),
-        pytest.param("mean", "out.npz", marks=pytest.mark.slow),
-        pytest.param("normal", "out.csv", marks=pytest.mark.slow),
+        ("mean", "out.npz"),
+        ("normal", "out.csv"),
     ],
 )
+@pytest.mark.slow
 def test_tables_larger_than_memory_are_normalised(tmp_path, target, out):
     """4,000 samples of 2,000 features are 64 MB of doubles; reading them whole takes three times that."""
     rng = np.random.default_rng(0)

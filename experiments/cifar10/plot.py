@@ -9,7 +9,7 @@ import numpy as np
 
 from ..figures import new_figure
 from ..tables import Row, column, distinct, read_rows, where
-from .table import FIXED
+from .settings import FIXED
 
 # Left to right: as in the paper's Figure 2a, then what is new here.
 ORDER = ("raw", "cauchy", "exponential", "uniform", "normal", "median", "svd", "bnd", "spav")

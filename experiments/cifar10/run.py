@@ -16,21 +16,21 @@ from suquan.datasets import load_cifar10
 
 from ..stages import Task
 from ..tables import Row
-from .settings import Settings
+from .settings import PAPER, Settings
 
-PAPER = ("raw", "median", "uniform", "normal", "exponential", "cauchy", "svd", "f0", "bnd", "spav")
-OURS = ("joint", "crossfit")
 # Pairs for the smaller studies: alike and unlike, animals and machines. The first is the paper's Figure 3.
 SMALL = ((0, 7), (3, 5), (1, 9), (0, 8), (2, 4))
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
     """All pairs, and the smaller studies."""
-    pairs = list(combinations(range(settings.classes), 2))
+    pairs = sorted(combinations(range(settings.classes), 2), key=lambda pair: pair[1] - pair[0])
+    pairs = sorted(pairs[: settings.pairs])
     small = ([pair for pair in SMALL if pair in pairs] or pairs)[: settings.small_pairs]
     listed = [_task("pair", pair) for pair in pairs]
-    listed += [_task("rounds", pair) for pair in pairs]
-    listed += [_task("svdrounds", pair) for pair in pairs]
+    for kind, method in (("rounds", "f0_rounds"), ("svdrounds", "svd_f0_rounds")):
+        if method in settings.methods:
+            listed += [_task(kind, pair) for pair in pairs]
     listed += [_task("ties", pair) for pair in small]
     listed += [_task("spav", pair) for pair in small]
     if small:
@@ -108,11 +108,17 @@ def _pair(settings: Settings, problem: tuple) -> list[Row]:
     """All methods: the paper's from the median, ours from their own start."""
     paper = {"alphas": settings.paper_alphas, "smoothnesses": settings.paper_smoothnesses}
     ours = {"alphas": settings.alphas, "smoothnesses": settings.smoothnesses}
-    return [
-        *_scores(settings, problem, PAPER, init="median", **paper),
-        *_scores(settings, problem, OURS[:1], max_rounds=settings.rounds, **ours),
-        *_scores(settings, problem, OURS[1:], n_repeats=settings.partitions, **ours),
+    plans = [
+        (PAPER, {"init": "median", **paper}),
+        (("joint",), {"max_rounds": settings.rounds, **ours}),
+        (("crossfit",), {"n_repeats": settings.partitions, **ours}),
     ]
+    rows = []
+    for known, options in plans:
+        methods = [name for name in known if name in settings.methods]
+        if methods:
+            rows += _scores(settings, problem, methods, **options)
+    return rows
 
 
 def _rounds(settings: Settings, problem: tuple) -> list[Row]:

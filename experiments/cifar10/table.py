@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..tables import Row, column, distinct, grouped, mean_of, std_of, where
-
-FIXED = ("median", "uniform", "normal", "exponential", "cauchy")
+from .settings import FIXED
 
 
 def tables(settings: Any, parts: dict[str, Any]) -> dict[str, list[Row]]:
@@ -18,6 +17,7 @@ def tables(settings: Any, parts: dict[str, Any]) -> dict[str, list[Row]]:
         "scores": scores,
         "summary": summary(scores),
         "wins": wins(scores),
+        "choices": choices(scores),
     }
     for kind, keys in (("ties", ["method", "ties"]), ("spav", ["smoothness"])):
         rows = _rows(parts, kind)
@@ -48,6 +48,17 @@ def summary(scores: list[Row]) -> list[Row]:
         pairs=len,
     )
     return sorted(rows, key=lambda row: -row["auc"])
+
+
+def choices(scores: list[Row]) -> list[Row]:
+    """How often each method chose each penalty."""
+    return [
+        {"method": method, "penalty": penalty, "value": value, "pairs": len(part)}
+        for method in distinct(scores, "method")
+        for penalty in ("alpha", "smoothness")
+        for value in sorted(distinct(where(scores, method=method), penalty))
+        if (part := where(scores, method=method, **{penalty: value}))
+    ]
 
 
 def wins(scores: list[Row]) -> list[Row]:

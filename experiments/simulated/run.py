@@ -13,6 +13,9 @@ from threadpoolctl import threadpool_limits
 
 from suquan import SuquanClassifier, SuquanClassifierCV, make_target_quantiles
 from suquan.datasets import make_corrupted_classification
+from suquan.folds import Candidate
+from suquan.methods import resolve_method
+from suquan.model_selection import choose
 
 from ..stages import Task
 from ..tables import Row
@@ -27,7 +30,7 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
     listed = []
     largest = max(settings.n_samples)
     for n in sorted(settings.n_samples, reverse=True):
-        for seed in range(settings.seeds if n == largest else settings.seeds_below):
+        for seed in range(settings.seeds):
             for corruption in (ANY, *settings.corruptions):
                 listed.append(_task("curves", n=n, seed=seed, corruption=corruption))
     for seed in range(settings.start_seeds):
@@ -62,27 +65,30 @@ def run(
         if arguments["kind"] == "rounds":
             return _rounds(settings, draw, arguments)
         return [
-            _fit(settings, draw, name, model) | {"n": n, "seed": seed, "corruption": corruption}
-            for name, model in _methods(settings, arguments).items()
+            row | {"n": n, "seed": seed, "corruption": corruption}
+            for name, parameters in _methods(settings, arguments).items()
+            for row in _fits(settings, draw, name, parameters)
         ]
 
 
 def _methods(settings: Settings, arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Parameters of the methods of a part."""
     paper = {"alphas": settings.alphas, "smoothnesses": settings.smoothnesses, "init": "median"}
+    wide = {"smoothnesses": settings.small_smoothnesses + settings.smoothnesses}
     ours = {"alphas": settings.n_alphas, "smoothnesses": settings.n_smoothnesses}
     if arguments["kind"] == "start":
         return {"crossfit_corrupted": {"method": "crossfit", "init": "median", **ours}}
     if arguments["corruption"] == ANY:
         return {
             "true": {"method": "fixed", "alphas": settings.alphas, "init": TRUE},
+            "uniform": {"method": "fixed", "alphas": settings.n_alphas, "init": "uniform"},
             "joint": {"method": "joint", **ours},
             "crossfit": {"method": "crossfit", **ours},
         }
     return {
         "corrupted": {"method": "fixed", "alphas": settings.alphas, "init": "median"},
         "bnd": {"method": "bnd", **paper},
-        "spav": {"method": "spav", **paper},
+        "spav": {"method": "spav", **paper, **wide},
     }
 
 
@@ -90,21 +96,68 @@ def _select(settings: Settings, parameters: dict[str, Any]) -> SuquanClassifierC
     folds = RepeatedStratifiedKFold(
         n_splits=settings.inner_folds, n_repeats=settings.inner_repeats, random_state=0
     )
-    return SuquanClassifierCV(cv=folds, scoring="roc_auc", random_state=0, **parameters)
+    return SuquanClassifierCV(
+        cv=folds, scoring="roc_auc", selection="best", random_state=0, **parameters
+    )
 
 
-def _fit(settings: Settings, draw: tuple, name: str, parameters: dict[str, Any]) -> Row:
+def _fits(settings: Settings, draw: tuple, name: str, parameters: dict[str, Any]) -> list[Row]:
+    """Test scores of one method with the settings that each rule chooses from the same inner folds."""
     X, y, X_test, y_test = draw
     start = time.perf_counter()
-    model = _select(settings, parameters).fit(X, y)
-    return {
-        "method": name,
-        "auc": float(roc_auc_score(y_test, model.decision_function(X_test))),
-        "distance": distance(model.target_quantiles_),
-        "alpha": float(model.alpha_),
-        "smoothness": float(model.smoothness_),
-        "seconds": time.perf_counter() - start,
-    }
+    search = _select(settings, parameters).fit(X, y)
+    seconds = time.perf_counter() - start
+    fitted = {}
+    rows = []
+    for (method, selection), (alpha, smoothness) in _choices(settings, name, search).items():
+        if (alpha, smoothness) not in fitted:
+            fitted[alpha, smoothness] = SuquanClassifier(
+                parameters["method"],
+                alpha=alpha,
+                smoothness=smoothness,
+                random_state=0,
+                **{key: parameters[key] for key in ("init",) if key in parameters},
+            ).fit(X, y)
+        model = fitted[alpha, smoothness]
+        rows.append(
+            {
+                "method": method,
+                "selection": selection,
+                "auc": float(roc_auc_score(y_test, model.decision_function(X_test))),
+                "distance": distance(model.target_quantiles_),
+                "alpha": alpha,
+                "smoothness": smoothness,
+                "seconds": seconds,
+            }
+        )
+    return rows
+
+
+def _choices(
+    settings: Settings, name: str, search: SuquanClassifierCV
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """Chosen (alpha, smoothness) by method and rule; spav_small is SPAV with smaller values too."""
+    results = search.cv_results_
+    candidates = [
+        Candidate(resolve_method(p["method"]), p["alpha"], p["smoothness"], p["max_rounds"])
+        for p in results["params"]
+    ]
+    n_splits = settings.inner_folds * settings.inner_repeats
+    scores = np.column_stack([results[f"split{k}_test_score"] for k in range(n_splits)])
+    levels = results["param_smoothness"]
+    grids = {name: np.ones(len(levels), dtype=bool)}
+    if name == "spav":
+        grids = {"spav": levels >= min(settings.smoothnesses), "spav_small": grids[name]}
+    test_share = 1 / (settings.inner_folds - 1)
+    chosen = {}
+    for method, inside in grids.items():
+        places = np.flatnonzero(inside)
+        grid = [candidates[k] for k in places]
+        rules = ("best", "smoothed") if len(set(levels[places])) > 1 else ("best",)
+        for rule in rules:
+            best = grid[choose(grid, scores[places], rule, test_share)]
+            chosen[method, rule] = (best.alpha, best.smoothness)
+    return chosen
 
 
 def distance(f: np.ndarray) -> float:

@@ -15,13 +15,13 @@ class Settings:
     n_samples : tuple of int
         Training samples, the axis of the curves.
     seeds : int
-        Draws of samples, w and labels at the largest `n_samples`.
-    seeds_below : int
-        The same at smaller ones.
+        Draws of samples, w and labels at each of `n_samples`.
     corruptions : tuple of str
     inner_folds, inner_repeats : int
     alphas, smoothnesses : tuple of float
         Grids of the paper's methods; ours use the automatic ones.
+    small_smoothnesses : tuple of float
+        Smaller ones for SPAV: the paper does not give the unit of its grid.
     n_alphas, n_smoothnesses : int
         Sizes of the automatic grids.
     start_seeds : int
@@ -34,13 +34,13 @@ class Settings:
     n_features: int = 1000
     n_test: int = 1000
     n_samples: tuple[int, ...] = (100, 200, 500, 1000, 2000)
-    seeds: int = 5
-    seeds_below: int = 2
+    seeds: int = 10
     corruptions: tuple[str, ...] = ("cauchy", "exponential", "uniform", "bimodal")
     inner_folds: int = 3
     inner_repeats: int = 5
     alphas: tuple[float, ...] = tuple(10.0**k for k in range(-5, 6))
     smoothnesses: tuple[float, ...] = tuple(10.0**k for k in range(5))
+    small_smoothnesses: tuple[float, ...] = tuple(10.0**k for k in range(-5, 0))
     n_alphas: int = 7
     n_smoothnesses: int = 5
     start_seeds: int = 1
@@ -54,7 +54,6 @@ PROTOCOLS = {
     "quick": Settings(
         n_samples=(200, 500, 1000),
         seeds=1,
-        seeds_below=1,
         inner_repeats=1,
         start_seeds=1,
         round_samples=(500,),

@@ -4,37 +4,74 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tables import Row, distinct, grouped, mean_of, std_of, where
-from .run import ANY
+from ..tables import Row, error_of, grouped, mean_of, where
 from .settings import Settings
 
-METHODS = ("true", "corrupted", "bnd", "spav", "joint", "crossfit", "crossfit_corrupted")
+METHODS = (
+    "true",
+    "corrupted",
+    "uniform",
+    "bnd",
+    "spav",
+    "spav_small",
+    "joint",
+    "crossfit",
+    "crossfit_corrupted",
+)
+KEYS = ("method", "selection", "n", "corruption", "seed")
+VALUES = ("auc", "distance", "alpha", "smoothness", "seconds")
 
 
 def tables(settings: Settings, parts: dict[str, Any]) -> dict[str, list[Row]]:
-    """Scores of every fit, their means over the corruptions, the gaps to the true data, and the rounds."""
+    """Scores of every fit, their means, gaps to the true data, SPAV's chosen smoothness, and rounds."""
     fits = [
-        _ordered(row)
-        for row in _for_each_corruption(
-            [row for name, rows in parts.items() if not name.startswith("rounds") for row in rows],
-            settings.corruptions,
-        )
+        {key: row[key] for key in KEYS + VALUES}
+        for name, rows in parts.items()
+        if not name.startswith("rounds")
+        for row in rows
     ]
     fits.sort(
-        key=lambda row: (METHODS.index(row["method"]), row["n"], row["corruption"], row["seed"])
+        key=lambda row: (
+            METHODS.index(row["method"]),
+            *(row[key] for key in ("selection", "n", "corruption", "seed")),
+        )
     )
     rounds = [row for name, rows in parts.items() if name.startswith("rounds") for row in rows]
+    draws = grouped(
+        fits,
+        ["method", "selection", "n", "seed"],
+        auc=mean_of("auc"),
+        distance=mean_of("distance"),
+        fits=len,
+    )
     return {
         "fits": fits,
         "curves": grouped(
-            fits,
-            ["method", "n"],
+            draws,
+            ["method", "selection", "n"],
             auc=mean_of("auc"),
-            auc_std=std_of("auc"),
+            auc_error=error_of("auc"),
             distance=mean_of("distance"),
+            distance_error=error_of("distance"),
+            draws=len,
+            fits=lambda part: sum(row["fits"] for row in part),
+        ),
+        "corruptions": grouped(
+            fits,
+            ["method", "selection", "n", "corruption"],
+            auc=mean_of("auc"),
+            auc_error=error_of("auc"),
+            distance=mean_of("distance"),
+            distance_error=error_of("distance"),
             fits=len,
         ),
-        "gaps": gaps(where(fits, n=max(settings.n_samples))),
+        "gaps": gaps(fits),
+        "spav_choices": grouped(
+            [row for row in fits if row["method"].startswith("spav")],
+            ["method", "selection", "n", "corruption", "smoothness"],
+            auc=mean_of("auc"),
+            fits=len,
+        ),
         "rounds": grouped(
             rounds,
             ["method", "n", "rounds"],
@@ -48,51 +85,30 @@ def tables(settings: Settings, parts: dict[str, Any]) -> dict[str, list[Row]]:
     }
 
 
-def _for_each_corruption(rows: list[Row], corruptions: tuple[str, ...]) -> list[Row]:
-    """Methods that see the ranks alone have the same result under every corruption: say it under each."""
-    spread = []
-    for row in rows:
-        names = corruptions if row["corruption"] == ANY else (row["corruption"],)
-        spread += [row | {"corruption": name} for name in names]
-    return spread
-
-
-def _ordered(row: Row) -> Row:
-    keys = (
-        "method",
-        "n",
-        "corruption",
-        "seed",
-        "auc",
-        "distance",
-        "alpha",
-        "smoothness",
-        "seconds",
-    )
-    return {key: row[key] for key in keys}
-
-
 def gaps(fits: list[Row]) -> list[Row]:
-    """AUC of each method minus that of logistic regression on the true data, by corruption and on average."""
+    """AUC of each method minus that of logistic regression on the true data of the same draw.
+
+    Methods that see the ranks alone have one fit per draw, under the corruption "any"; the rows "mean" average
+    over corruptions first, then over draws.
+    """
+    truth = {(row["n"], row["seed"]): row["auc"] for row in where(fits, method="true")}
+    below = [row | {"gap": row["auc"] - truth[row["n"], row["seed"]]} for row in fits]
     rows = []
-    for corruption in [*distinct(fits, "corruption"), "mean"]:
-        chosen = fits if corruption == "mean" else where(fits, corruption=corruption)
-        truth = {
-            (row["corruption"], row["seed"]): row["auc"] for row in where(chosen, method="true")
-        }
-        for method in distinct(chosen, "method"):
-            part = where(chosen, method=method)
-            below = [
-                row | {"gap": row["auc"] - truth[row["corruption"], row["seed"]]} for row in part
-            ]
-            rows.append(
-                {
-                    "corruption": corruption,
-                    "method": method,
-                    "n": part[0]["n"],
-                    "auc": mean_of("auc")(part),
-                    "gap_to_true": mean_of("gap")(below),
-                    "fits": len(part),
-                }
-            )
-    return rows
+    for keys in (("n", "corruption"), ("n",)):
+        by_draw = grouped(
+            below,
+            ["method", "selection", *keys, "seed"],
+            auc=mean_of("auc"),
+            gap=mean_of("gap"),
+        )
+        for row in grouped(
+            by_draw,
+            ["method", "selection", *keys],
+            auc=mean_of("auc"),
+            gap_to_true=mean_of("gap"),
+            gap_error=error_of("gap"),
+            draws=len,
+        ):
+            rows.append({"corruption": "mean", **row} if "corruption" not in row else row)
+    names = ("corruption", "method", "selection", "n", "auc", "gap_to_true", "gap_error", "draws")
+    return [{name: row[name] for name in names} for row in rows]

@@ -62,6 +62,7 @@ _SUBMODULES = {
     *(home for home in _HOMES if not home.startswith("_")),
     "datasets",
     "io",
+    "kernels",
     "losses",
     "methods",
     "microarray",

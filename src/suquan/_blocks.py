@@ -1,9 +1,10 @@
 """Rows in blocks, spread over threads: the matrix's shape comes in, results in order of blocks go out.
 
 Blocks depend on the shape alone, so that sums over blocks are the same at any number of threads. Everything
-that works on samples row by row calls this.
+that works on samples row by row calls this. Samples that come as blocks of a Dask array are told apart here.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -78,3 +79,27 @@ def sum_over_blocks(
     for part in over_blocks(function, shape, n_jobs):
         total += part
     return total
+
+
+def is_dask_array(X: Any) -> bool:
+    """Whether `X` is a Dask array. Dask is not imported: where it was not, nothing can be one.
+
+    Raises
+    ------
+    TypeError
+        If `X` is another Dask collection, which scikit-learn would load into memory without a word.
+    """
+    array = sys.modules.get("dask.array")
+    if array is not None and isinstance(X, array.Array):
+        return True
+    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
+        raise TypeError(
+            f"X is a Dask {type(X).__name__}; of Dask's collections only arrays are taken. Turn a data "
+            "frame into one with X.to_dask_array(lengths=True), or load it with X.compute()."
+        )
+    return False
+
+
+def as_numpy(values: Any) -> Any:
+    """One value per sample in memory, where it is a Dask collection."""
+    return values.compute() if hasattr(values, "dask") else values

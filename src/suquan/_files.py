@@ -1,10 +1,47 @@
-"""Files that are there whole or not at all."""
+"""Files and folders that are there whole or not at all."""
 
 import os
 import secrets
-from collections.abc import Callable
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A new name beside `path` for a file or a folder, which takes its place at the end.
+
+    Where the work fails, the new one is removed, and one that was there stays.
+
+    Parameters
+    ----------
+    path : Path
+
+    Yields
+    ------
+    Path
+        Absolute; nothing is there yet.
+    """
+    new = path.absolute().parent / f".writing-{secrets.token_hex(8)}"
+    old = new.with_suffix(".old")
+    try:
+        yield new
+        if new.is_dir() and path.is_dir():
+            os.replace(path, old)
+        os.replace(new, path)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        if old.exists() and not path.exists():
+            os.replace(old, path)
+        for _ in range(100):  # workers may still be writing into a folder
+            shutil.rmtree(new, ignore_errors=True)
+            if not new.is_dir():
+                break
+            time.sleep(0.05)
+        new.unlink(missing_ok=True)
 
 
 def replace_file(path: Any, write: Callable[[IO[bytes]], Any]) -> Path:
@@ -21,16 +58,6 @@ def replace_file(path: Any, write: Callable[[IO[bytes]], Any]) -> Path:
     Path
     """
     path = Path(path)
-    temporary = path.parent / f".writing-{secrets.token_hex(8)}"
-    # Not tempfile's: it would leave the file readable by its owner alone.
-    handle = os.open(
-        temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666
-    )
-    try:
-        with os.fdopen(handle, "w+b") as file:
-            write(file)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replaced(path) as new, new.open("x+b") as file:
+        write(file)
     return path

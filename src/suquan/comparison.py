@@ -23,7 +23,7 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
-from suquan._dask._common import is_dask_array
+from suquan._blocks import is_dask_array
 from suquan._files import replace_file
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__
@@ -32,13 +32,7 @@ from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
 from suquan.methods import METHODS, Method, resolve_method
-from suquan.model_selection import (
-    alpha_grid,
-    choose,
-    make_candidates,
-    ranks_of,
-    smoothness_grid,
-)
+from suquan.model_selection import alpha_grid, choose, make_candidates, ranks_of, smoothness_grid
 from suquan.objective import W_TOL, Splits, make_design
 from suquan.solvers.linear import RidgeDesign
 from suquan.statistics import Difference, corrected_difference, holm, wilcoxon_greater
@@ -211,11 +205,11 @@ def compare(
             "X[::100].compute()."
         )
     check_real("min_gain", min_gain, "[0, ∞)")
-    names, learned, given = _methods(methods)
+    named = _methods(methods)
     estimator = _estimator(y, loss, {**parameters, "random_state": random_state})
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, None)
-    for method in learned.values():
+    for method in _learned(named).values():
         check_method(replace(settings, method=method), samples)
     data = RankedData.of(settings, samples, groups)
     if not (inner_cv is None or isinstance(inner_cv, Integral) or hasattr(inner_cv, "split")):
@@ -227,9 +221,7 @@ def compare(
     study = _Study(
         data=data,
         settings=settings,
-        learned=learned,
-        estimators=given,
-        names=names,
+        methods=named,
         outer=make_splits(outer_cv, data, np.arange(len(data.y)), random_state, "outer_cv"),
         inner_cv=inner_cv,
         scorer=OutputScorer.of(estimator, scoring, data),
@@ -243,7 +235,7 @@ def compare(
         seed=random_state,
     )
     store = Store.open(checkpoint, None if checkpoint is None else study.fingerprint())
-    tasks = [(name, k) for k in range(len(study.outer)) for name in study.names]
+    tasks = [(name, k) for k in range(len(study.outer)) for name in named]
     tasks += [
         (f"permutation {i}", k) for i in range(n_permutations) for k in range(len(study.outer))
     ]
@@ -268,16 +260,19 @@ def _estimator(y: Any, loss: Any, parameters: dict[str, Any]) -> Any:
     return base(**{**parameters, "method": "fixed"})
 
 
-def _methods(methods: Sequence[Any]) -> tuple[list[str], dict[str, Method], dict[str, Any]]:
-    """Names of all methods in order, the learned ones, and the estimators of the user."""
+def _methods(methods: Sequence[Any]) -> dict[str, Any]:
+    """Methods by name, in order: a row or an estimator; None for raw samples and fixed targets."""
     found = [_named(method) for method in methods]
     names = [name for name, _ in found]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated or not names:
         raise ValueError(f"give each method once, and at least one; repeated: {repeated}.")
-    known = {name: method for name, method in found if method is not None}
-    learned = {name: method for name, method in known.items() if isinstance(method, Method)}
-    return names, learned, {name: known[name] for name in known if name not in learned}
+    return dict(found)
+
+
+def _learned(methods: dict[str, Any]) -> dict[str, Method]:
+    """Those of the methods that learn a target."""
+    return {name: method for name, method in methods.items() if isinstance(method, Method)}
 
 
 def _named(method: Any) -> tuple[str, Any]:
@@ -312,9 +307,7 @@ class _Study:
 
     data: RankedData
     settings: Settings
-    learned: dict[str, Method]
-    estimators: dict[str, Any]  # the user's
-    names: list[str]
+    methods: dict[str, Any]
     outer: Splits
     inner_cv: Any
     scorer: OutputScorer
@@ -330,12 +323,15 @@ class _Study:
 
     def fingerprint(self) -> str:
         """Digest of the data, of every setting that the numbers depend on, and of versions."""
-        data = self.data
+        data, learned = self.data, _learned(self.methods)
+        given = {
+            name: e for name, e in self.methods.items() if e is not None and name not in learned
+        }
         settings = {**vars(self.settings), "method": None, "verbose": 0}
         parts = [
             (data.X, data.labels, data.groups, self.alphas, self.smoothnesses, self.outer),
-            {name: (type(e), e.get_params(deep=True)) for name, e in self.estimators.items()},
-            {name: vars(m) for name, m in self.learned.items() if name not in METHODS},
+            {name: (type(e), e.get_params(deep=True)) for name, e in given.items()},
+            {name: vars(m) for name, m in learned.items() if name not in METHODS},
             (settings, self.inner_cv, self.selection, self.departures, self.min_gain, self.seed),
             (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
             (__version__, np.__version__, sklearn.__version__),
@@ -349,36 +345,36 @@ class _Study:
         with threadpool_limits(1):
             if name.startswith("permutation "):
                 return self._permuted(int(name.split()[1])).run(VERDICT_METHOD, fold)
-            if name in self.estimators:
-                outcome = self._run_given(name, train, test)
-            elif name == "raw" or name in FIXED:
+            method = self.methods[name]
+            if method is None:
                 outcome = self._run_fixed(name, train, test)
+            elif isinstance(method, Method):
+                outcome = self._run_learned(method, train, test)
             else:
-                outcome = self._run_learned(name, train, test)
+                outcome = self._run_given(method, train, test)
         return outcome._replace(seconds=time.perf_counter() - start)
 
     def _permuted(self, number: int) -> _Study:
         """The same study with shuffled labels."""
         order = np.random.default_rng([self.seed, number]).permutation(len(self.data.y))
         data = replace(self.data, labels=self.data.labels[order], y=self.data.y[order])
-        learned = {VERDICT_METHOD: METHODS[VERDICT_METHOD]}
-        return replace(self, data=data, learned=learned)
+        return replace(self, data=data, methods={VERDICT_METHOD: METHODS[VERDICT_METHOD]})
 
     def _inner(self, train: np.ndarray) -> Splits:
         return make_splits(self.inner_cv, self.data, train, self.seed, "inner_cv")
 
-    def _run_given(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
+    def _run_given(self, estimator: Any, train: np.ndarray, test: np.ndarray) -> Outcome:
         data = self.data
-        model = clone(self.estimators[name]).fit(data.X[train], data.labels[train])
+        model = clone(estimator).fit(data.X[train], data.labels[train])
         score = self.scorer.of_model(model, data.X[test], data.labels[test])
         return Outcome(score, np.nan, np.nan, np.nan, 0, 0.0, np.empty(0))
 
-    def _run_learned(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
+    def _run_learned(self, method: Method, train: np.ndarray, test: np.ndarray) -> Outcome:
         data, settings, smoothnesses = self.data, self.settings, self.smoothnesses
         if self.automatic_smoothnesses:
             smoothnesses = smoothnesses * data.smoothness_unit(settings, train)
         candidates = make_candidates(
-            [self.learned[name]], self.alphas, smoothnesses, settings.max_rounds, self.departures
+            [method], self.alphas, smoothnesses, settings.max_rounds, self.departures
         )
         inner = self._inner(train)
         scores = np.column_stack(
@@ -455,21 +451,21 @@ class _Study:
             return self
         everyone = np.arange(n_samples)
         grams = {}
-        for name in self.names:
+        for name in self.methods:
             if name in FIXED and name not in DATA_TARGETS and self.settings.l1_ratio == 0:
                 A = self._samples(name, everyone, everyone[:0])[0]
                 grams[name] = A @ A.T
+        learned = list(_learned(self.methods).values())
         candidates = make_candidates(
-            list(self.learned.values()), self.alphas, self.smoothnesses,
-            self.settings.max_rounds, self.departures,
-        )  # fmt: skip
+            learned, self.alphas, self.smoothnesses, self.settings.max_rounds, self.departures
+        )
         n_folds = len(self.outer) * len(self._inner(self.outer[0][0]))
         data = self.data.with_knot_grams(self.settings, candidates, n_folds, n_jobs)
         return replace(self, grams=grams, data=data)
 
     def result(self, outcomes: dict[Task, Outcome], n_permutations: int) -> Comparison:
         """Tables and verdict."""
-        names, fixed = list(self.names), [name for name in self.names if name in FIXED]
+        names, fixed = list(self.methods), [name for name in self.methods if name in FIXED]
         n_folds = len(self.outer)
         if fixed:
             for k in range(n_folds):
@@ -501,7 +497,7 @@ class _Study:
             _tests(scores, share),
             _verdict(contrast, self.scoring, n_folds),
             contrast,
-            {name: over_folds(name, "target") for name in self.learned},
+            {name: over_folds(name, "target") for name in _learned(self.methods)},
             self.scoring,
             _permutations(np.array(shuffled), scores.get(VERDICT_METHOD)) if shuffled else {},
         )

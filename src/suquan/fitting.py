@@ -57,6 +57,11 @@ ALPHA_L1 = 1e-2
 # Integers (counts, pixels) are ranked as they are: a copy in float64 would be the largest array of a fit.
 # NaN is left to the missing rule; infinities are refused.
 CHECKS: dict[str, Any] = {"dtype": RANKED_DTYPES, "ensure_all_finite": "allow-nan"}
+# Ranges of parameters.
+_INTERVALS = {
+    "alpha": "(0, ∞)", "smoothness": "[0, ∞)", "l1_ratio": "[0, 1]", "tol": "(0, ∞)",
+    "departure": "[0, 1]", "huber_delta": "(0, ∞)",
+}  # fmt: skip
 # Relative gap of the two largest singular values below which their vectors are not stable.
 _UNSTABLE_GAP = 0.01
 
@@ -129,15 +134,8 @@ class Settings:
 def _check_ranges(settings: Settings) -> None:
     check_choice("ties", settings.ties, TIES)
     check_choice("missing", settings.missing, MISSING)
-    for name, interval, optional in (
-        ("alpha", "(0, ∞)", True),
-        ("smoothness", "[0, ∞)", True),
-        ("l1_ratio", "[0, 1]", False),
-        ("departure", "[0, 1]", False),
-        ("tol", "(0, ∞)", False),
-        ("huber_delta", "(0, ∞)", False),
-    ):
-        check_real(name, getattr(settings, name), interval, optional)
+    for name, interval in _INTERVALS.items():
+        check_real(name, getattr(settings, name), interval, name in ("alpha", "smoothness"))
     _check_integer("max_iter", settings.max_iter, 1)
     _check_integer("n_repeats", settings.n_repeats, 1)
     if settings.max_rounds is not None:
@@ -256,11 +254,8 @@ def check_method(settings: Settings, samples: Samples) -> None:
         )
     if settings.n_knots is not None:
         _check_integer("n_knots", settings.n_knots, 2, n_features)
-    name, loss, other = (
-        settings.method.name,
-        samples.loss,
-        "Choose another method, such as 'crossfit'.",
-    )
+    name, loss = settings.method.name, samples.loss
+    other = "Choose another method, such as 'crossfit'."
     if not settings.method.is_spectral or (loss.is_classification and loss.n_outputs == 1):
         return
     if samples.classes is None:
@@ -440,11 +435,8 @@ def fit_samples(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any)
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, sample_weight)
     check_method(settings, samples)
-    names, loss, classes = (
-        getattr(estimator, "feature_names_in_", None),
-        samples.loss,
-        samples.classes,
-    )
+    names = getattr(estimator, "feature_names_in_", None)
+    loss, classes = samples.loss, samples.classes
     splits = crossfit_splits(settings, loss, samples.y, groups, samples.used)
     used = slice(None) if np.all(samples.used) else samples.used
     X, y = samples.X[used], samples.y[used]
@@ -543,11 +535,3 @@ def predicted_classes(u: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Class of each sample with the scores u of shape (n_samples, n_outputs)."""
     chosen = (u[:, 0] > 0).astype(np.intp) if u.shape[1] == 1 else np.argmax(u, axis=1)
     return classes[chosen]
-
-
-def fitted_loss(loss: Any, classes: np.ndarray | None, huber_delta: float) -> Loss:
-    """Loss of a fitted model, from its parameters and classes."""
-    made = make_loss(loss, None if classes is None else len(classes), huber_delta=huber_delta)
-    if classes is None:
-        return made
-    return made.encode(classes, np.ones(len(classes), dtype=bool))[0]

@@ -229,9 +229,20 @@ class OutputScorer:
     @classmethod
     def of(cls, estimator: Any, scoring: Any, samples: Samples) -> OutputScorer:
         """Scorer of this name or function; a ValueError where it cannot score the samples' task at all."""
-        scorer = check_scoring(estimator, scoring=scoring)
-        made = cls(scorer, scoring, samples.loss, samples.classes)
-        made._try(samples)
+        loss, classes = samples.loss, samples.classes
+        made = cls(check_scoring(estimator, scoring=scoring), scoring, loss, classes)
+        task, known = "regression", samples.used
+        if classes is not None:
+            task = f"classification with {len(classes)} classes"
+            known = np.isin(samples.labels, classes)
+        labels = samples.labels[known]
+        constant = loss.best_constant(samples.y[known], np.ones(len(labels)))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                made._of_output(np.tile(constant, (len(labels), 1)), labels)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"scoring={scoring!r} does not fit {task}: {error}") from error
         return made
 
     def __call__(self, outputs: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
@@ -250,21 +261,6 @@ class OutputScorer:
         kind = _KnownRegressor if self.classes is None else _KnownClassifier
         known = kind(u, self.loss, self.classes)
         return self.of_model(known, np.zeros((len(labels), 1)), labels)
-
-    def _try(self, samples: Samples) -> None:
-        task, known = "regression", samples.used
-        if self.classes is not None:
-            task = f"classification with {len(self.classes)} classes"
-            known = np.isin(samples.labels, self.classes)
-        labels = samples.labels[known]
-        constant = self.loss.best_constant(samples.y[known], np.ones(len(labels)))
-        u = np.broadcast_to(constant, (len(labels), self.loss.n_outputs))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._of_output(u, labels)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ValueError(f"scoring={self.scoring!r} does not fit {task}: {error}") from error
 
 
 def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:

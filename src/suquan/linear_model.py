@@ -22,12 +22,11 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from suquan import methods
-from suquan._dask._common import as_numpy, is_dask_array
+from suquan._blocks import as_numpy, is_dask_array
 from suquan.fitting import (
     CHECKS,
     decision_values,
     fit_samples,
-    fitted_loss,
     forget,
     predicted_classes,
     standardize_start,
@@ -163,7 +162,10 @@ class _SuquanBase(TargetTransformer):
 
     @property
     def _fitted_loss(self) -> Loss:
-        return fitted_loss(self.loss, getattr(self, "classes_", None), self.huber_delta)
+        classes = getattr(self, "classes_", None)
+        if classes is None:
+            return make_loss(self.loss, huber_delta=self.huber_delta)
+        return make_loss(self.loss, len(classes)).encode(classes, np.ones(len(classes), bool))[0]
 
 
 class SuquanClassifier(ClassifierMixin, _SuquanBase):

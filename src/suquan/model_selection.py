@@ -14,7 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
-from suquan._dask._common import is_dask_array
+from suquan._blocks import is_dask_array
 from suquan.fitting import Settings, check_method, check_real, encode, forget
 from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters

@@ -414,8 +414,7 @@ def intercept_only(problem: JointProblem, g: np.ndarray) -> JointFit:
     b = problem.loss.best_constant(problem.y, problem.s)
     if not problem.fit_intercept:
         b = np.zeros(n_outputs)
-    u = np.broadcast_to(b, (len(problem.y), n_outputs))
-    u = u if n_outputs > 1 else u[:, 0]
+    u = np.tile(b, len(problem.y))
     objective = problem.loss.value(problem.y, u, problem.s) + problem.roughness(g)
     w = np.zeros((n_outputs, problem.operator.n_features))
     return JointFit(g, w, b, objective, [objective])

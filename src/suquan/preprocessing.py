@@ -6,13 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from suquan._dask._common import is_dask_array
+from suquan._blocks import is_dask_array
 from suquan._dask.collections import check_row_blocks
-from suquan.linear_model import (
-    SupervisedQuantileNormalizer,
-    TargetTransformer,
-    keep_parameters,
-)
+from suquan.linear_model import SupervisedQuantileNormalizer, TargetTransformer, keep_parameters
 from suquan.ranking import (
     MISSING,
     TIES,
@@ -186,16 +182,16 @@ class QuantileNormalizer(TargetTransformer):
         """
         if is_dask_array(X):
             return self._fit_blocks(X, sample_weight)
+        if _is_learned(self.target_quantiles):
+            self._fit_samples(X, sample_weight)
+            return self
         self._check_parameters()
         X = self._validate(X, reset=True)
-        sample_weight = check_sample_weight(sample_weight, X)
-        if _is_learned(self.target_quantiles):
-            self._set_target(X, self._rank(X), sample_weight)
-        else:
-            if self.missing == "error":
-                names = getattr(self, "feature_names_in_", None)
-                raise_missing(X, X.shape[1] - np.isnan(X).sum(axis=1), names)
-            self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
+        check_sample_weight(sample_weight, X)
+        if self.missing == "error":
+            names = getattr(self, "feature_names_in_", None)
+            raise_missing(X, X.shape[1] - np.isnan(X).sum(axis=1), names)
+        self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
         return self
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
@@ -216,15 +212,16 @@ class QuantileNormalizer(TargetTransformer):
         """
         if is_dask_array(X):
             return self._fit_blocks(X, sample_weight).transform(X)
+        operator, dtype = self._fit_samples(X, sample_weight)
+        return normalize(operator, self.target_quantiles_, dtype)
+
+    def _fit_samples(self, X: Any, sample_weight: Any) -> tuple[SampleOperator, np.dtype]:
+        """Rank samples in memory and set the target; ranks and the type of the values go out."""
         self._check_parameters()
         X = self._validate(X, reset=True)
-        sample_weight = check_sample_weight(sample_weight, X)
-        operator = self._rank(X)
-        self._set_target(X, operator, sample_weight)
-        return normalize(operator, self.target_quantiles_, X.dtype)
-
-    def _set_target(self, X: np.ndarray, operator: SampleOperator, sample_weight: Any) -> None:
-        self.target_quantiles_ = _find_target(X, operator, self.target_quantiles, sample_weight)
+        weights, operator = check_sample_weight(sample_weight, X), self._rank(X)
+        self.target_quantiles_ = _find_target(X, operator, self.target_quantiles, weights)
+        return operator, X.dtype
 
     def _fit_blocks(self, X: Any, sample_weight: Any) -> QuantileNormalizer:
         """The same on a Dask array."""

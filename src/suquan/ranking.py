@@ -14,9 +14,8 @@ from scipy import sparse
 from sklearn.utils import validation
 from sklearn.utils.validation import _check_sample_weight, check_array
 
-from suquan._blocks import for_each_block, sum_over_blocks
-from suquan._dask._common import is_dask_array
-from suquan._kernels import operators, sorting
+from suquan._blocks import for_each_block, is_dask_array, sum_over_blocks
+from suquan._kernels import operators
 
 TIES = {"average": operators.AVERAGE, "first": operators.FIRST, "mean_rank": operators.MEAN_RANK}
 MISSING = ("error", "ignore")
@@ -75,7 +74,7 @@ def as_rows(block: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def as_bits(block: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Rows of numbers as unsigned integers for :func:`suquan._kernels.sorting.encode_rows`.
+    """Rows of numbers as unsigned integers for :func:`suquan._kernels.operators.encode_rows`.
 
     Floats keep their bits: 32 of float16 and float32, 64 of others. Integers become integers of 32 bits or 64
     that sort as they do, exactly.
@@ -120,11 +119,6 @@ def raise_missing(X: np.ndarray, n_observed: np.ndarray, feature_names: Any = No
         f"{X.shape[0]} samples have missing values. Fill them in, drop them, or use "
         "missing='ignore' where it is offered to normalise the observed values alone."
     )
-
-
-def code_dtype(n_features: int) -> np.dtype:
-    """Smallest type of a code: a feature, and the flag of a tie in the highest bit."""
-    return np.dtype(np.uint16 if n_features <= 1 << 15 else np.uint32)
 
 
 def code_masks(dtype: np.dtype) -> tuple[np.integer, np.integer]:
@@ -174,7 +168,7 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
     codes = SampleOperator.from_samples(X, n_jobs=1).codes
     order = (codes & code_masks(codes.dtype)[1]).astype(index_dtype)
     ranks = np.empty_like(order)
-    sorting.invert_rows(order, ranks)
+    operators.invert_rows(order, ranks)
     return ranks, order
 
 
@@ -250,14 +244,14 @@ class SampleOperator:
         """Rank the samples of `X`, of shape (n_samples, n_features); integers of all sizes exactly."""
         check_choice("ties", ties, TIES)
         check_choice("missing", missing, MISSING)
-        codes = np.empty(X.shape, code_dtype(X.shape[1]))
+        codes = np.empty(X.shape, np.uint16 if X.shape[1] <= 1 << 15 else np.uint32)
         n_observed = np.empty(X.shape[0], np.int64)
         has_ties = np.empty(X.shape[0], np.bool_)
         flag, _ = code_masks(codes.dtype)
 
         def encode_block(rows: slice) -> None:
             goal = codes[rows], n_observed[rows], has_ties[rows]
-            sorting.encode_rows(*as_bits(X[rows]), flag, *goal)
+            operators.encode_rows(*as_bits(X[rows]), flag, *goal)
 
         for_each_block(encode_block, X.shape, n_jobs=n_jobs)
         if missing == "error":
@@ -308,27 +302,15 @@ class SampleOperator:
         codes, n_observed, has_ties = (np.ascontiguousarray(part[rows]) for part in parts)
         return SampleOperator(codes, n_observed, has_ties, self.ties, self.n_jobs)
 
-    def apply(
-        self,
-        f: np.ndarray,
-        *,
-        dtype: Any = np.float64,
-        gap: float = 0.0,
-        out: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Normalised samples T_i f, of shape (n_samples, n_features), in `out` where it is given.
-
-        `gap` stands for a missing value.
-        """
-        out = np.empty(self.codes.shape, dtype) if out is None else out
-        return self._fill(out, operators.apply_rows, [f], gap)
+    def apply(self, f: np.ndarray, *, dtype: Any = np.float64, gap: float = 0.0) -> np.ndarray:
+        """Normalised samples T_i f, of shape (n_samples, n_features); `gap` stands for a missing value."""
+        return self._fill(np.empty(self.codes.shape, dtype), operators.apply_rows, [f], gap)
 
     def adjoint(
         self,
         w: np.ndarray,
         *,
         knots: tuple[np.ndarray, np.ndarray, int] | None = None,
-        dtype: Any = np.float64,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Rows T_iᵀ w, with which the score is f·T_iᵀ w; in `out` where it is given.
@@ -336,7 +318,7 @@ class SampleOperator:
         With `knots`, see :func:`suquan.targets.knot_positions`, they are Bᵀ T_iᵀ w, of length n_knots.
         """
         node, part, width = (_NO_NODE, _NO_PART, self.n_features) if knots is None else knots
-        out = np.empty((self.n_samples, width), dtype) if out is None else out
+        out = np.empty((self.n_samples, width)) if out is None else out
         return self._fill(out, operators.adjoint_rows, [w], node, part)
 
     def scores(self, W: np.ndarray, f: np.ndarray) -> np.ndarray:

@@ -121,9 +121,8 @@ def normalize_file(
             if progress is not None:
                 progress(what, count)
 
-    writer = TableWriter(
-        destination
-    )  # refuses a place that cannot be written to, before the work begins
+    # Refuses a place that cannot be written to, before the work begins.
+    writer = TableWriter(destination)
     f: Any = None
     learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
     if learns:

@@ -19,6 +19,10 @@ LEARNED = ("median", "mean", "approximate_median")
 
 # How far from ½ the share of the samples below the "approximate_median" may be; in memory it is exact.
 MEDIAN_ERROR = 0.005
+NO_SAMPLE = (
+    "no sample is left to learn the target from: every sample has weight 0 or no observed value. Give at "
+    "least one, or a target that does not look at the data, such as 'normal'."
+)
 
 
 def mixture_quantiles(
@@ -125,9 +129,7 @@ def make_target_quantiles(target: Any, n_features: int) -> np.ndarray:
 
 def _given_quantiles(target: Any, n_features: int) -> np.ndarray:
     """Quantiles of a distribution, callable or array that the user gave."""
-    inverse = getattr(target, "ppf", None) or getattr(target, "icdf", None)
-    if inverse is None and callable(target):
-        inverse = target
+    inverse = _inverse(target)
     if inverse is not None:
         values = np.array(inverse(grid(n_features)), dtype=np.float64)
         if values.shape != (n_features,):
@@ -144,6 +146,12 @@ def _given_quantiles(target: Any, n_features: int) -> np.ndarray:
             "Give quantiles without NaN and infinities."
         )
     return values
+
+
+def _inverse(target: Any) -> Any:
+    """Function that gives the quantiles of a distribution or callable; None for an array."""
+    own = getattr(target, "ppf", None) or getattr(target, "icdf", None)
+    return own or (target if callable(target) else None)
 
 
 def _as_vector(target: Any) -> np.ndarray:
@@ -180,8 +188,7 @@ def resolve_target(target: Any, n_features: int) -> np.ndarray:
             f"unknown target_quantiles {target!r}; known names are {known}. A scipy.stats "
             "distribution, a callable on (0, 1) or an array with one value per feature will do too."
         )
-    is_array = not isinstance(target, str) and not callable(target) and not hasattr(target, "ppf")
-    if is_array and not hasattr(target, "icdf"):
+    if not isinstance(target, str) and _inverse(target) is None:
         n_values = _as_vector(target).size
         if n_values != n_features:
             raise ValueError(
@@ -222,10 +229,7 @@ def learn_target(
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     weights = np.where(operator.n_observed > 0, weights, 0.0)
     if not weights.sum() > 0:
-        raise ValueError(
-            "no sample is left to learn the target from: every sample has weight 0 or no observed "
-            "value. Give at least one, or a target that does not look at the data, such as 'normal'."
-        )
+        raise ValueError(NO_SAMPLE)
     if target == "mean":
         return finite_target(_mean_rows(X, operator, weights), "mean")
     return finite_target(median_rows(sort_samples(X, operator), weights, operator.n_jobs), "median")

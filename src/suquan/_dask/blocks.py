@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -21,8 +21,13 @@ import numpy as np
 from sklearn.utils.validation import check_array
 from threadpoolctl import threadpool_limits
 
-from suquan._dask._common import DaskBlockError, DaskConnectionError
-from suquan._dask.collections import RowBlock, active_client, readable_errors
+from suquan._dask.collections import (
+    DaskBlockError,
+    DaskConnectionError,
+    RowBlock,
+    active_client,
+    readable_errors,
+)
 from suquan._dask.journal import Journal
 from suquan.ranking import RANKED_DTYPES, SampleOperator
 
@@ -44,9 +49,8 @@ class Labels:
     ----------
     y, s : ndarray of shape (n_rows,)
         Labels as the loss wants them, and weights; those of all blocks sum to 1.
-    train, test : ndarray of uint8
-        Bits of the models, packed along the first axis.
-    n_models : int
+    train, test : ndarray of shape (n_models, n_rows), bool
+        Which models see which rows, and which score them as held out.
     first : int
         Number of used rows before these.
     """
@@ -55,23 +59,12 @@ class Labels:
     s: np.ndarray
     train: np.ndarray
     test: np.ndarray
-    n_models: int
     first: int
 
     def take(self, rows: slice) -> Labels:
         """Those of consecutive rows; views."""
         labels = self.y[rows], self.s[rows], self.train[:, rows], self.test[:, rows]
-        return Labels(*labels, self.n_models, self.first + rows.start)
-
-    @property
-    def trains(self) -> np.ndarray:
-        """Which models see which rows: bool, shape (n_models, n_rows)."""
-        return np.unpackbits(self.train, axis=0, count=self.n_models).view(bool)
-
-    @property
-    def tests(self) -> np.ndarray:
-        """Which models score which rows as held out: bool, shape (n_models, n_rows)."""
-        return np.unpackbits(self.test, axis=0, count=self.n_models).view(bool)
+        return Labels(*labels, self.first + rows.start)
 
 
 @dataclass
@@ -123,24 +116,22 @@ class BlockRows(NamedTuple):
     ----------
     where : RowBlock
         Which block, and its rows, those of weight 0 included.
-    used : ndarray of bool, or None for all
+    used : ndarray of shape (n_rows,), bool
     labels : Labels
         Of the used rows.
     """
 
     where: RowBlock
-    used: np.ndarray | None
+    used: np.ndarray
     labels: Labels
 
 
 def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> list[RankedBlock]:
     """Check and rank the used rows of a block; a pass works on the parts one after the other."""
     X = check_array(X, dtype=RANKED_DTYPES, ensure_all_finite="allow-nan", ensure_min_samples=0)
-    n_rows = rows.where.stop - rows.where.start
-    if len(X) != n_rows:
-        raise ValueError(f"it has {len(X)} rows where {n_rows} were announced.")
-    if rows.used is not None:
-        X = X[rows.used]
+    if len(X) != len(rows.used):
+        raise ValueError(f"it has {len(X)} rows where {len(rows.used)} were announced.")
+    X = X if rows.used.all() else X[rows.used]
     operator = SampleOperator.from_samples(X, ties=ties, missing=missing)
     step = max(1, _PART_VALUES // X.shape[1])
     parts = [slice(start, start + step) for start in range(0, len(X), step)]
@@ -183,15 +174,13 @@ class Blocks:
 
     def sum(self, function: Callable[..., Arrays], *arguments: Any) -> Arrays:
         """One pass: the sums over the blocks of the arrays that ``function(part, *arguments)`` gives."""
-        of_block = partial(sum_over_parts, function)
-        return self._pass(
-            function, arguments, lambda shared: [tree_sum(self._each(of_block, shared))]
-        )
+        of_block = partial(over_parts, function, add_up)
+        return self._pass(function, arguments, lambda sent: [tree_sum(self._each(of_block, sent))])
 
     def collect(self, function: Callable[..., Arrays], *arguments: Any) -> Arrays:
         """One pass: the arrays that ``function(part, *arguments)`` gives, in order of blocks."""
-        of_block = partial(list_over_parts, function)
-        return self._pass(function, arguments, lambda shared: self._each(of_block, shared))
+        of_block = partial(over_parts, function, list_up)
+        return self._pass(function, arguments, lambda sent: self._each(of_block, sent))
 
     def collect_pairs(
         self, function: Callable[..., Arrays], *arguments: Any
@@ -292,33 +281,32 @@ class Blocks:
 
 def tree_sum(tasks: list) -> Any:
     """Sum of what the tasks give, a few at a time, in their order."""
+    add = dask.delayed(add_up, pure=False)
     while len(tasks) > 1:
-        tasks = [_add(tasks[k : k + _FAN_IN]) for k in range(0, len(tasks), _FAN_IN)]
+        tasks = [add(tasks[k : k + _FAN_IN]) for k in range(0, len(tasks), _FAN_IN)]
     return tasks[0]
 
 
-def sum_over_parts(
-    function: Callable[..., Arrays], parts: list[RankedBlock], *arguments: Any
+def over_parts(
+    function: Callable[..., Arrays], gather: Callable, parts: list[RankedBlock], *arguments: Any
 ) -> Arrays:
-    """Sums over the parts of a block."""
-    total = [np.array(array) for array in function(parts[0], *arguments)]
-    for part in parts[1:]:
-        for array, more in zip(total, function(part, *arguments), strict=True):
+    """What the parts of a block give, gathered by :func:`add_up` or :func:`list_up`."""
+    return gather(function(part, *arguments) for part in parts)
+
+
+def add_up(parts: Iterable[Arrays]) -> Arrays:
+    """Entry by entry sums, in the order of the parts."""
+    parts = iter(parts)
+    total = [np.array(array) for array in next(parts)]
+    for arrays in parts:
+        for array, more in zip(total, arrays, strict=True):
             array += more
     return total
 
 
-def list_over_parts(
-    function: Callable[..., Arrays], parts: list[RankedBlock], *arguments: Any
-) -> Arrays:
-    """Arrays of all parts of a block."""
-    return [array for part in parts for array in function(part, *arguments)]
-
-
-@partial(dask.delayed, pure=False)
-def _add(parts: list[Arrays]) -> Arrays:
-    """Entry by entry sums, in the order of the parts."""
-    return [sum(arrays[1:], start=np.array(arrays[0])) for arrays in zip(*parts, strict=True)]
+def list_up(parts: Iterable[Arrays]) -> Arrays:
+    """All arrays, in the order of the parts."""
+    return list(chain.from_iterable(parts))
 
 
 def _shared(*arguments: Any) -> Any:

@@ -8,15 +8,22 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from suquan._dask._common import DaskConnectionError, is_dask_array
+from suquan._blocks import is_dask_array
 
 
-def check_row_blocks(X: Any, *, name: str = "X", min_samples: int = 1) -> Any:
+class DaskBlockError(ValueError):
+    """A block of rows of a Dask array could not be used; the message names the block and its rows."""
+
+
+class DaskConnectionError(RuntimeError):
+    """The Dask cluster could not finish a computation: the connection or too many workers were lost."""
+
+
+def check_row_blocks(X: Any, *, min_samples: int = 1) -> Any:
     """`X` as a two-dimensional Dask array of real numbers that is cut along its rows only.
 
     Several blocks of columns are joined lazily. Blocks of unknown length are refused, because counting them
@@ -25,8 +32,6 @@ def check_row_blocks(X: Any, *, name: str = "X", min_samples: int = 1) -> Any:
     Parameters
     ----------
     X : dask array of shape (n_samples, n_features)
-    name : str, default="X"
-        What the messages call it.
     min_samples : int, default=1
 
     Returns
@@ -35,23 +40,23 @@ def check_row_blocks(X: Any, *, name: str = "X", min_samples: int = 1) -> Any:
     """
     if X.ndim != 2:
         raise ValueError(
-            f"{name} must have two dimensions, samples x features; got a dask array with {X.ndim}. Reshape it."
+            f"X must have two dimensions, samples x features; got a dask array with {X.ndim}. Reshape it."
         )
     if not isinstance(X._meta, np.ndarray):
         raise TypeError(
-            f"{name} has blocks of type {type(X._meta).__module__}.{type(X._meta).__name__}; dense NumPy "
-            f"blocks are needed: {name}.map_blocks(lambda block: block.toarray()) for sparse ones."
+            f"X has blocks of type {type(X._meta).__module__}.{type(X._meta).__name__}; dense NumPy "
+            f"blocks are needed: X.map_blocks(lambda block: block.toarray()) for sparse ones."
         )
     if X.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} is of type {X.dtype}.")
+        raise ValueError(f"Complex data not supported: X is of type {X.dtype}.")
     if X.dtype.kind not in "biuf":
         raise ValueError(
-            f"{name} must hold real numbers; got a dask array of type {X.dtype}. Convert it with "
-            f"{name}.astype(float)."
+            f"X must hold real numbers; got a dask array of type {X.dtype}. Convert it with "
+            f"X.astype(float)."
         )
     if np.isnan(np.array([*X.chunks[0], *X.chunks[1]], dtype=float)).any():
         raise ValueError(
-            f"the blocks of {name} have unknown lengths; call {name}.compute_chunk_sizes() first, which passes "
+            "the blocks of X have unknown lengths; call X.compute_chunk_sizes() first, which passes "
             "over the data once."
         )
     if X.shape[1] == 0:
@@ -221,21 +226,8 @@ def _checked_weights(weights: np.ndarray, where: RowBlock) -> np.ndarray:
 
 
 def take_rows(X: Any, keep: np.ndarray) -> Any:
-    """The rows of `X` where `keep` is true, block by block and lazily; blocks that lose all are left out."""
-    import dask.array as da
-
-    if keep.all():
-        return X
-    bounds = np.cumsum([0, *X.chunks[0]])
-    counts = [int(keep[a:b].sum()) for a, b in pairwise(bounds)]
-    marks = da.from_array(np.asarray(keep, dtype=bool)[:, None], chunks=(X.chunks[0], 1))
-    taken = map_row_blocks(_marked_rows, X, marks, dtype=X.dtype, rows_out=counts)
-    used = [k for k, count in enumerate(counts) if count]
-    return taken if len(used) == len(counts) else taken.blocks[used or [0]]
-
-
-def _marked_rows(block: np.ndarray, marks: np.ndarray, where: RowBlock) -> np.ndarray:
-    return block[marks[:, 0]]
+    """The rows of `X` where `keep` is true, lazily."""
+    return X if keep.all() else X[np.flatnonzero(keep)]
 
 
 # ------------------------------------------------------------------------------------------------ computing
@@ -256,18 +248,14 @@ def compute(*collections: Any, blocks_of: Any = None) -> tuple:
         return dask.compute(*collections)
 
 
-def iter_computed(X: Any, at_once: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
+def iter_computed(X: Any) -> Iterator[tuple[int, np.ndarray]]:
     """The blocks of rows of `X` one after the other, each with its first row.
 
-    Parameters
-    ----------
-    X : dask array
-    at_once : int, default=None
-        Blocks that are computed together; None: twice the threads there are.
+    Twice as many blocks as there are threads are computed together.
     """
     client = active_client()
     n_threads = (os.cpu_count() or 1) if client is None else sum(client.nthreads().values())
-    step = at_once or max(2, 2 * n_threads)
+    step = max(2, 2 * n_threads)
     bounds = np.cumsum([0, *X.chunks[0]])
     for first in range(0, X.numblocks[0], step):
         some = X.blocks[first : first + step]
@@ -288,24 +276,18 @@ def active_client() -> Any:
 
 # Errors by which distributed says that the scheduler or the client is gone.
 _LOST = {
-    "CancelledError",
-    "CommClosedError",
-    "FutureCancelledError",
-    "FuturesCancelledError",
-    "SchedulerClosed",
-    "TimeoutError",
-}
+    "CancelledError", "CommClosedError", "FutureCancelledError", "FuturesCancelledError",
+    "SchedulerClosed", "TimeoutError",
+}  # fmt: skip
 
 
 @contextmanager
-def readable_errors(
-    locate: Callable[[Exception], str | None] = lambda error: None,
-) -> Iterator[None]:
+def readable_errors(locate: Callable[[Exception], str | None]) -> Iterator[None]:
     """Turn what a cluster raises into a :class:`DaskConnectionError` of one line.
 
     Parameters
     ----------
-    locate : callable, default=no block
+    locate : callable
         Name of the block that an error is about, as far as it is known.
     """
     client = active_client()

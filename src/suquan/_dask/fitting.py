@@ -4,18 +4,18 @@ import copy
 import zlib
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from suquan._dask._common import as_numpy
+from suquan._blocks import as_numpy
 from suquan._dask.blocks import BlockRows, Blocks, Labels, RankedBlock
 from suquan._dask.collections import RowBlock, check_row_blocks, map_row_blocks, take_rows
 from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
 from suquan._dask.preprocessing import check_new_blocks, learn
 from suquan._dask.problem import BlockedProblem, BlockOperator
 from suquan.fitting import (
-    Samples,
     Settings,
     check_method,
     crossfit_splits,
@@ -45,9 +45,9 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     check_method(settings, samples)
     splits = crossfit_splits(settings, samples.loss, samples.y, as_numpy(groups), samples.used)
     weights = fit_weights(settings, samples.weights, samples.labels)
-    rows = _block_rows(X, samples, weights, splits)
-    blocks = Blocks(X, rows, settings.ties, settings.missing)
     y, weights = samples.y[samples.used], weights[samples.used]
+    rows = _block_rows(X, samples.used, y, weights, splits)
+    blocks = Blocks(X, rows, settings.ties, settings.missing)
     blocks.journal = _journal(settings, blocks, y, weights, splits)
     operator: Any = BlockOperator(blocks)
     problem = make_problem(settings, operator, samples.loss, y, weights)
@@ -60,35 +60,30 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
 
 
 def _block_rows(
-    X: Any, samples: Samples, weights: np.ndarray, splits: Splits | None
+    X: Any, used: np.ndarray, y: np.ndarray, weights: np.ndarray, splits: Splits | None
 ) -> list[BlockRows]:
-    """Labels, weights and folds of the blocks that have any used row."""
-    used = samples.used
+    """Labels, weights and folds of the blocks that have any used row; `y` and `weights` are of used rows."""
     s = weights / weights.sum()
-    train = _packed_members([] if splits is None else [a for a, _ in splits], int(used.sum()))
-    test = _packed_members([] if splits is None else [b for _, b in splits], int(used.sum()))
-    n_models = 0 if splits is None else len(splits)
-    rows, start, first = [], 0, 0
-    for number, n_rows in enumerate(X.chunks[0]):
-        own = slice(start, start + n_rows)
-        n_used = int(np.count_nonzero(used[own]))
-        among = slice(first, first + n_used)
-        if n_used:
-            chosen = None if n_used == n_rows else used[own].copy()
-            pick = slice(None) if chosen is None else chosen
-            folds = train[:, among].copy(), test[:, among].copy(), n_models
-            labels = Labels(samples.y[own][pick].copy(), s[own][pick].copy(), *folds, first)
-            rows.append(BlockRows(RowBlock(number, start, start + int(n_rows)), chosen, labels))
-        start, first = start + int(n_rows), first + n_used
+    train = _members([train for train, _ in splits or []], len(y))
+    test = _members([test for _, test in splits or []], len(y))
+    n_before = np.append(0, np.cumsum(used))
+    rows = []
+    for number, (start, stop) in enumerate(pairwise(np.cumsum([0, *X.chunks[0]]).tolist())):
+        first, last = n_before[[start, stop]].tolist()
+        if first < last:
+            k = slice(first, last)
+            folds = train[:, k].copy(), test[:, k].copy()
+            labels = Labels(y[k].copy(), s[k].copy(), *folds, first)
+            rows.append(BlockRows(RowBlock(number, start, stop), used[start:stop].copy(), labels))
     return rows
 
 
-def _packed_members(parts: list[np.ndarray], n_samples: int) -> np.ndarray:
-    """Which samples are in each part, as bits along the first axis."""
+def _members(parts: list[np.ndarray], n_samples: int) -> np.ndarray:
+    """Which samples are in each part: bool, shape (n_parts, n_samples)."""
     members = np.zeros((len(parts), n_samples), bool)
     for row, part in zip(members, parts, strict=True):
         row[part] = True
-    return np.packbits(members, axis=0)
+    return members
 
 
 # -- checkpoints --------------------------------------------------------------------------------------

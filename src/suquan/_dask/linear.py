@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._dask.blocks import Blocks, RankedBlock
+from suquan._dask.blocks import RankedBlock
 from suquan.losses import Loss
 from suquan.solvers import _products
 from suquan.solvers.linear import RidgeDesign
@@ -33,9 +33,8 @@ from suquan.solvers.newton import (
 from suquan.solvers.ridge_features import Conditioning, DenseSums, FeatureProblem, theta_of
 
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
-COVARIANCE_FEATURES = (
-    4096  # most features whose second moments precondition: 134 MB; one scale beyond
-)
+# Most features whose second moments precondition: 134 MB; one scale beyond.
+COVARIANCE_FEATURES = 4096
 _START_TOL = 1e-4  # accuracy of the fit to all samples that fold models start from
 
 Arrays = list[np.ndarray]
@@ -111,7 +110,7 @@ class Fits:
 
         The scores are remembered: an evaluation is followed by products with Hessians at the same theta.
         """
-        train = 1.0 if self.models is None else block.trains[self.models]
+        train = 1.0 if self.models is None else block.train[self.models]
         S = np.atleast_2d(train * block.s / self.totals[:, None])
         sums, which = DenseSums(request.design(block), self.loss, block.y, S), np.arange(len(theta))
         token, make = token_of(request.f, request.means, theta), partial(sums.scores, theta)
@@ -139,29 +138,22 @@ def evaluate(block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.n
         return [values, sums.gradients(which, points), sums.curvatures(which, points)]
 
 
-def squares(
+def curvature_of_columns(
     block: RankedBlock,
     request: DesignRequest,
     fits: Fits,
     theta: np.ndarray,
     damping: np.ndarray,
+    V: np.ndarray | None,
     total: float,
 ) -> Arrays:
-    """Second moments of the columns, weighted with the mean curvature of the fits over `total`."""
-    sums, which, points = fits.points(block, request, theta, damping)
-    return [sums.squares(which, points, total)]
+    """Products of the losses' Hessians with V; or, without V, second moments of the columns.
 
-
-def hessian_products(
-    block: RankedBlock,
-    request: DesignRequest,
-    fits: Fits,
-    theta: np.ndarray,
-    damping: np.ndarray,
-    V: np.ndarray,
-) -> Arrays:
-    """Products of the losses' Hessians with V."""
+    These are weighted with the mean curvature of the fits over `total`.
+    """
     sums, which, points = fits.points(block, request, theta, damping)
+    if V is None:
+        return [sums.squares(which, points, total)]
     return [sums.hessian(which, points)(V)]
 
 
@@ -170,7 +162,7 @@ def held_out_losses(
 ) -> Arrays:
     """Weighted losses of the samples that the fold models have not seen."""
     _, _, points = fits.points(block, request, theta)
-    weights = block.s * block.tests
+    weights = block.s * block.test
     losses = [
         fits.loss.value(block.y[s > 0.0], point.u.reshape(len(s), -1)[s > 0.0].ravel(), s[s > 0.0])
         for point, s in zip(points, weights, strict=True)
@@ -206,33 +198,24 @@ class BlockDesign(RidgeDesign):
 
     Parameters
     ----------
-    blocks : Blocks
+    problem : suquan._dask.problem.BlockedProblem
+        Labels and weights are those of the used samples; blocks have theirs.
     f : ndarray of shape (n_features,)
-    loss : Loss
-    y, s : ndarray of shape (n_samples,)
-        Labels and weights of the used samples; blocks have theirs.
+
+    Attributes
+    ----------
     totals : ndarray of shape (n_models,)
         Weights of the fold models' samples.
-    dtype : type
-    fit_intercept : bool
     """
 
-    def __init__(
-        self,
-        blocks: Blocks,
-        f: np.ndarray,
-        loss: Loss,
-        y: np.ndarray,
-        s: np.ndarray,
-        totals: np.ndarray,
-        dtype: Any,
-        fit_intercept: bool,
-    ) -> None:
+    def __init__(self, problem: Any, f: np.ndarray) -> None:
+        blocks, loss, fit_intercept = problem.blocks, problem.loss, problem.fit_intercept
         n, p = blocks.n_samples, blocks.n_features
-        self.blocks, self.loss, self.y, self.s = blocks, loss, y, s
-        self.totals, self.fit_intercept = totals, fit_intercept
-        keep = n * p * np.dtype(dtype).itemsize <= blocks.kept_bytes
-        self.request = DesignRequest(f, dtype, fit_intercept, keep, np.zeros(p))
+        self.blocks, self.loss, self.y, self.s = blocks, loss, problem.y, problem.s
+        self.fit_intercept = fit_intercept
+        self.totals = np.array([problem.s[train].sum() for train, _ in problem.splits])
+        keep = n * p * np.dtype(problem.dtype).itemsize <= blocks.kept_bytes
+        self.request = DesignRequest(f, problem.dtype, fit_intercept, keep, np.zeros(p))
         self._gram = self._gram_design() if n <= min(p, GRAM_SAMPLES) else None
         self._all: LinearFit | None = None
         if self._gram is None:
@@ -333,15 +316,16 @@ class BlockSums(DenseSums):
 
     def hessian(self, fits: np.ndarray, points: list[Point]) -> Product:
         """Products with the Hessians of the losses, one pass each."""
-        return lambda V: self._sum_at(hessian_products, fits, points, V)
+        return lambda V: self._sum_curvature(fits, points, V)
 
     def squares(self, fits: np.ndarray, points: list[Point], total: float) -> np.ndarray:
         """Second moments weighted with mean curvatures over `total`, in one pass."""
-        return self._sum_at(squares, fits, points, total)
+        return self._sum_curvature(fits, points, None, total)
 
-    def _sum_at(self, function: Any, fits: np.ndarray, points: list[Point], argument: Any) -> Any:
-        """Sum over the blocks of what a function gives for the fits at their points."""
+    def _sum_curvature(
+        self, fits: np.ndarray, points: list[Point], V: np.ndarray | None, total: float = 1.0
+    ) -> np.ndarray:
         theta = np.stack([point.theta for point in points])
         damping = np.array([point.damping for point in points])
-        which = self.fits.take(fits)
-        return self.blocks.sum(function, self.request, which, theta, damping, argument)[0]
+        at = self.request, self.fits.take(fits), theta, damping
+        return self.blocks.sum(curvature_of_columns, *at, V, total)[0]

@@ -25,7 +25,15 @@ from suquan.ranking import (
     kernel_dtype,
 )
 from suquan.ranking import normalize as normalize_ranked
-from suquan.targets import MEDIAN_ERROR, finite_target, learn_target, median_rows, sort_samples
+from suquan.targets import (
+    MEDIAN_ERROR,
+    NO_SAMPLE,
+    finite_target,
+    grid,
+    learn_target,
+    median_rows,
+    sort_samples,
+)
 
 # Partial results that one task adds up: a tree of few levels, with messages of a few vectors.
 PARTS_PER_TASK = 8
@@ -33,11 +41,6 @@ PARTS_PER_TASK = 8
 # Sorted values that are held at a time while medians are taken, without a cluster to spill them to disk.
 BYTES_OF_SORTED_VALUES = 1 << 30
 BYTES_PER_BLOCK = 1 << 26
-
-_NO_SAMPLE = (
-    "no sample is left to learn the target from: every sample has weight 0 or no observed value. Give at "
-    "least one, or a target that does not look at the data, such as 'normal'."
-)
 
 
 def check_new_blocks(estimator: Any, X: Any) -> Any:
@@ -139,7 +142,6 @@ def learn(
     sample_weight: Any = None,
     missing: str = "error",
     infinite: str = "allow",
-    feature_names: Any = None,
 ) -> np.ndarray:
     """Mean or median of the sorted samples, place by place, of shape (n_features,); computes.
 
@@ -150,18 +152,16 @@ def learn(
     sample_weight : array or dask array of shape (n_samples,), default=None
     missing : {"error", "ignore"}, default="error"
     infinite : {"error", "allow"}, default="allow"
-    feature_names : array-like, default=None
-        For messages.
     """
     X = check_row_blocks(X)
     weights = block_weights(sample_weight, X)
     if weights is None:
         weights = da.ones((X.shape[0], 1), chunks=(X.chunks[0], 1))
-    rules = {"missing": missing, "infinite": infinite, "feature_names": feature_names}
+    rules = {"missing": missing, "infinite": infinite}
     if target == "mean":
         return _learn_mean(X, weights, rules)
     if target == "approximate_median":
-        return _approximate_median(X, weights, rules, MEDIAN_ERROR)
+        return _approximate_median(X, weights, rules)
     return _learn_median(X, weights, rules)
 
 
@@ -178,7 +178,7 @@ def _learn_mean(X: Any, weights: Any, rules: dict) -> np.ndarray:
     )  # fmt: skip
     (mean,) = compute(means, blocks_of=X)
     if not mean[0, -1] > 0:
-        raise ValueError(_NO_SAMPLE)
+        raise ValueError(NO_SAMPLE)
     return finite_target(mean[0, :-1], "mean")
 
 
@@ -226,13 +226,13 @@ def _learn_median(X: Any, weights: Any, rules: dict) -> np.ndarray:
     return _median_over_rows(ordered, weights, X)
 
 
-def _approximate_median(X: Any, weights: Any, rules: dict, error: float) -> np.ndarray:
+def _approximate_median(X: Any, weights: Any, rules: dict) -> np.ndarray:
     """Median of K evenly spaced quantiles of every block in place of its samples.
 
     The K points at (i + ½)/K of a distribution tell the share below any value up to 1/(2K), and so do the
-    points of all blocks together: K = ⌈1/(2·error)⌉ keeps the promise.
+    points of all blocks together: K = ⌈1/(2·MEDIAN_ERROR)⌉ keeps the promise.
     """
-    n_points = int(np.ceil(0.5 / error))
+    n_points = int(np.ceil(0.5 / MEDIAN_ERROR))
     shape = {"width": X.shape[1] + 1, "rows_out": (n_points,) * X.numblocks[0]}
     parts = map_row_blocks(
         _points_of_block, X, weights, dtype=np.float64, n_points=n_points, **shape, **rules
@@ -266,7 +266,7 @@ def _median_over_rows(ordered: Any, weights: Any, X: Any) -> np.ndarray:
         )  # fmt: skip
         part, weight = compute(medians, weights.sum(), blocks_of=X)
         if not weight > 0:
-            raise ValueError(_NO_SAMPLE)
+            raise ValueError(NO_SAMPLE)
         f[start : start + per_pass] = part[0]
     return finite_target(f, "median")
 
@@ -294,17 +294,5 @@ def _points_of_block(
     if not len(block):
         return np.zeros((n_points, block.shape[1] + 1))
     ordered = sort_samples(block, SampleOperator.from_samples(block, missing="ignore", n_jobs=1))
-    return _points(ordered.astype(np.float64, copy=False), w, n_points)
-
-
-def _points(values: np.ndarray, weights: np.ndarray, n_points: int) -> np.ndarray:
-    """Of every column the weighted quantiles at (i + ½)/K: the least value with that share up to it."""
-    total = weights.sum()
-    wanted = (np.arange(n_points) + 0.5) / n_points * total
-    out = np.empty((n_points, values.shape[1] + 1))
-    for j in range(values.shape[1]):
-        order = np.argsort(values[:, j], kind="stable")
-        place = np.searchsorted(np.cumsum(weights[order]), wanted)
-        out[:, j] = values[order[np.minimum(place, len(order) - 1)], j]
-    out[:, -1] = total / n_points
-    return out
+    points = np.quantile(ordered, grid(n_points), axis=0, weights=w, method="inverted_cdf")
+    return np.column_stack([points, np.full(n_points, w.sum() / n_points)])

@@ -82,9 +82,7 @@ class BlockedProblem(JointProblem):
 
     def w_design(self, g: np.ndarray) -> Any:
         """Normalised samples, on which the w-step is solved."""
-        totals = np.array([self.s[train].sum() for train, _ in self.splits])
-        labels, kind = (self.loss, self.y, self.s, totals), (self.dtype, self.fit_intercept)
-        return BlockDesign(self.blocks, self.expand(g), *labels, *kind)
+        return BlockDesign(self, self.expand(g))
 
     def f_design(self, w: Any, samples: np.ndarray | None = None, out: Any = None) -> Any:
         """Rows of the f-step over all samples."""

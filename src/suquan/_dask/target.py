@@ -71,7 +71,7 @@ class RowsRequest:
             block.operator, self.loss, block.y, block.s, 0.0, 0.0, 0.0, self.n_knots,
             self.fit_intercept,
         )  # fmt: skip
-        scored = block.tests if self.crossed else np.ones((1, len(block.y)), bool)
+        scored = block.test if self.crossed else np.ones((1, len(block.y)), bool)
         samples = [np.flatnonzero(by_model) for by_model in scored]
         rows = np.concatenate(samples)
         D: np.ndarray = np.empty((len(rows) * self.loss.n_outputs, self.n_knots), self.dtype)

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -22,13 +22,9 @@ _OPENML_ID = 40927
 _SUBSETS = ("train", "test", "all")
 
 
-class _Images(NamedTuple):
-    """Grey images in rows and their classes, in the official order."""
-
-    X_train: np.ndarray
-    y_train: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
+_ARRAYS = ("X_train", "y_train", "X_test", "y_test")
+# Grey training pictures in rows and their classes, in the official order; the same of the test pictures.
+_Images = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def load_cifar10(
@@ -78,11 +74,11 @@ def load_cifar10(
     ((50000, 1024), 'horse')
     """
     check_choice("subset", subset, _SUBSETS)
-    images = _find(path)
-    train, test = images[:2], images[2:]
-    X, y = train if subset == "train" else test
-    if subset == "all":
-        X, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
+    X, y, X_test, y_test = _find(path)
+    if subset == "test":
+        X, y = X_test, y_test
+    elif subset == "all":
+        X, y = np.concatenate([X, X_test]), np.concatenate([y, y_test])
     if return_X_y:
         return X, y
     return Bunch(data=X, target=y, target_names=np.array(CLASSES))
@@ -90,18 +86,16 @@ def load_cifar10(
 
 def _find(path: Any) -> _Images:
     """Images from the first copy that is found; without a path, from the default folder or OpenML."""
-    place = None if path is None else Path(path)
-    if path is None:
-        beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-        named = os.environ.get("SUQUAN_DATA")
-        place = Path(named) if named else beside if beside.is_dir() else None
-    images = None if place is None else _read(place)
+    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
+    usual = os.environ.get("SUQUAN_DATA") or (beside if beside.is_dir() else None)
+    named = usual if path is None else path
+    images = None if named is None else _read(Path(named))
     if images is None and path is not None:
         raise FileNotFoundError(
-            f"there is no CIFAR-10 in {place}: wanted {_NPZ}, or the original batches "
+            f"there is no CIFAR-10 in {path}: wanted {_NPZ}, or the original batches "
             f"({_TRAIN_BATCHES[0]} … {_TEST_BATCH}, python or binary version, unpacked)."
         )
-    return _fetch(place) if images is None else images
+    return _fetch(named) if images is None else images
 
 
 def _read(place: Path) -> _Images | None:
@@ -119,15 +113,12 @@ def _read(place: Path) -> _Images | None:
 def _read_npz(path: Path) -> _Images:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            images = _Images(*(file[name] for name in _Images._fields))
+            X, y, X_test, y_test = (file[name] for name in _ARRAYS)
     except Exception as error:  # what a damaged archive trips over has no common type
         raise ValueError(
-            f"{path} is damaged, or is not the grey CIFAR-10 with {', '.join(_Images._fields)}: {error}"
+            f"{path} is damaged, or is not the grey CIFAR-10 with {', '.join(_ARRAYS)}: {error}"
         ) from error
-    X, y, X_test, y_test = images
-    return _Images(
-        X, _check(X, y, _N_PIXELS, path), X_test, _check(X_test, y_test, _N_PIXELS, path)
-    )
+    return X, _check(X, y, _N_PIXELS, path), X_test, _check(X_test, y_test, _N_PIXELS, path)
 
 
 def _read_batches(folder: Path, ending: str, read: Any) -> _Images:
@@ -143,7 +134,7 @@ def _read_batches(folder: Path, ending: str, read: Any) -> _Images:
         colours, y = read(path)
         labels.append(_check(colours, y, 3 * _N_PIXELS, path))
         grey.append(_to_grey(colours))
-    return _Images(np.concatenate(grey[:-1]), np.concatenate(labels[:-1]), grey[-1], labels[-1])
+    return np.concatenate(grey[:-1]), np.concatenate(labels[:-1]), grey[-1], labels[-1]
 
 
 def _read_python_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -194,7 +185,7 @@ def _to_grey(colours: np.ndarray) -> np.ndarray:
     return (grey >> 16).astype(np.uint8)
 
 
-def _fetch(folder: Path | None) -> _Images:
+def _fetch(folder: Any) -> _Images:
     """Images from OpenML, which has one table: the first 50,000 rows are taken as the training pictures."""
     from sklearn.datasets import fetch_openml
 
@@ -217,4 +208,4 @@ def _fetch(folder: Path | None) -> _Images:
             "equally many); use the original batches."
         )
     grey = _to_grey(X)
-    return _Images(grey[:n_train], y[:n_train], grey[n_train:], y[n_train:])
+    return grey[:n_train], y[:n_train], grey[n_train:], y[n_train:]

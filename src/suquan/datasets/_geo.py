@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from suquan.io import LabelTable, Table, TableError, read_table, select_numbers, survival_labels
+from suquan.io._errors import refuse
 from suquan.ranking import check_choice
 
 DAYS_PER_YEAR = 365.25
@@ -183,13 +184,13 @@ def _find_matrix(accession: str, path: Path) -> Path:
         return path
     found = sorted(path.glob(f"{accession}*series_matrix.txt*"))
     found = [file for file in found if "GPL96" in file.name] or found
-    if len(found) == 1:
-        return found[0]
     what = f"several: {', '.join(file.name for file in found)}" if found else "none"
-    raise TableError(
+    refuse(
+        len(found) != 1,
         f"{path}: wanted the series matrix {accession}_series_matrix.txt.gz, of GPL96 where there are several; "
-        f"there is {what}. Give the file itself."
+        f"there is {what}. Give the file itself.",
     )
+    return found[0]
 
 
 def _clinical_source(
@@ -200,13 +201,13 @@ def _clinical_source(
         return _read_clinical(Path(clinical), cohort)
     if not cohort.clinical:
         return LabelTable(table.sample_names, table.labels, "the series matrix")
-    for pattern in cohort.clinical:
-        for found in sorted(matrix.parent.glob(pattern)):
-            return _read_clinical(found, cohort)
-    raise TableError(
+    found = [file for glob in cohort.clinical for file in sorted(matrix.parent.glob(glob))]
+    refuse(
+        not found,
         f"{accession}: its series matrix has no follow-up times; wanted a file {' or '.join(cohort.clinical)} "
-        f"in {matrix.parent}, or its path as clinical=…"
+        f"in {matrix.parent}, or its path as clinical=…",
     )
+    return _read_clinical(found[0], cohort)
 
 
 def _read_clinical(path: Path, cohort: Cohort) -> LabelTable:
@@ -219,19 +220,14 @@ def _read_clinical(path: Path, cohort: Cohort) -> LabelTable:
     except (OSError, EOFError, csv.Error) as error:
         raise TableError(f"{path}: cannot be read ({error})") from error
     rows = [[cell.strip() for cell in row] for row in rows if row]
-    if len(rows) < 2:
-        raise TableError(f"{path}: there is no table with a header and rows in it")
-    header = rows[0]
-    for number, row in enumerate(rows[1:], 2):
-        if len(row) != len(header):
-            raise TableError(
-                f"{path}: row {number} of the table has {len(row)} cells, the header has {len(header)}"
-            )
+    refuse(len(rows) < 2, f"{path}: there is no table with a header and rows in it")
+    for number, row in enumerate(rows, 1):
+        counts = f"{len(row)} cells, the header has {len(rows[0])}"
+        refuse(len(row) != len(rows[0]), f"{path}: row {number} of the table has {counts}")
     cells = np.array(list(dict.fromkeys(map(tuple, rows[1:]))))
-    columns = dict(zip(header, cells.T, strict=True))
+    columns = dict(zip(rows[0], cells.T, strict=True))
     sample = _one_name(cohort.sample or "geo_accession", columns, str(path))
-    names = columns.pop(sample)
-    return LabelTable(names, columns, str(path))
+    return LabelTable(columns.pop(sample), columns, str(path))
 
 
 def _table_lines(file: Iterable[str], is_soft: bool) -> Iterator[str]:
@@ -249,12 +245,9 @@ def _table_lines(file: Iterable[str], is_soft: bool) -> Iterator[str]:
 def _one_name(pattern: str, columns: Iterable[str], place: str) -> str:
     """The one column whose whole name matches."""
     found = [name for name in columns if re.fullmatch(pattern, name, re.IGNORECASE)]
-    if len(found) != 1:
-        shown = ", ".join(repr(name) for name in list(columns)[:12])
-        raise TableError(
-            f"{place}: wanted one column that matches {pattern!r}; there is {found or 'none'}. Its columns are "
-            f"{shown}"
-        )
+    shown = ", ".join(repr(name) for name in list(columns)[:12])
+    wanted = f"{place}: wanted one column that matches {pattern!r}; there is {found or 'none'}"
+    refuse(len(found) != 1, f"{wanted}. Its columns are {shown}")
     return found[0]
 
 

@@ -12,6 +12,7 @@ _SUSPECT = re.compile(
     r"\s*([+-]?[.,]?\d|[+-]?(inf|nan)|#|[-?.*\s]*$|(n/?a|none|null|missing)\s*$)", re.IGNORECASE
 )
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*", re.ASCII)
+# Numbers without leading zeros, which identifiers may have ('007').
 _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)?(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -25,32 +26,24 @@ def is_suspect(cell: str) -> bool:
     return _SUSPECT.match(cell) is not None
 
 
-def is_padded(cell: str) -> bool:
-    """Whether a number is written with leading zeros, as identifiers are ('007')."""
-    return _PLAIN_NUMBER.fullmatch(cell.strip(" \t")) is None
-
-
 def number_problem(cell: str) -> str | None:
     """Why a cell of a numeric column cannot be taken, or None."""
     if cell in MISSING:
         return None
     if not is_number(cell):
-        hint = "write numbers with a decimal point" if _DECIMAL_COMMA.fullmatch(cell) else ""
-        return hint or f"numbers look like 1.5 or 2e-3, missing values like {spellings()}"
+        if _DECIMAL_COMMA.fullmatch(cell):
+            return "write numbers with a decimal point"
+        marks = ", ".join(filter(None, MISSING))
+        return f"numbers look like 1.5 or 2e-3, missing values like {marks} or an empty cell"
     if not math.isfinite(float(cell)):
         return "the number is too large for a double"
     return None
 
 
-def spellings() -> str:
-    """The recognised marks for a missing value, as a list in words."""
-    return ", ".join(name for name in MISSING if name) + " or an empty cell"
-
-
 def label_array(cells: list[str]) -> np.ndarray:
     """Labels as float64 where all are plain numbers, otherwise as text, empty where missing."""
-    known = [cell for cell in cells if cell not in MISSING]
-    if known and all(is_number(cell) and not is_padded(cell) for cell in known):
+    known = [cell.strip(" \t") for cell in cells if cell not in MISSING]
+    if known and all(is_number(cell) and _PLAIN_NUMBER.fullmatch(cell) for cell in known):
         return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])
     return text_array(cells)
 

@@ -48,6 +48,12 @@ def require(module: str, extra: str, wish: str):
         ) from None
 
 
+def refuse(found: object, problem: str) -> None:
+    """Raise a TableError that names the problem, where it was found."""
+    if found:
+        raise TableError(problem)
+
+
 def one_line(text: object, limit: int = 200) -> str:
     """The text on one line, cut where it is long."""
     flat = " ".join(str(text).split())

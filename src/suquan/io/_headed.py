@@ -8,13 +8,12 @@ import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
 from suquan.io._cells import label_array
-from suquan.io._delimited import Plan, check_width, plan_matrix, read_header, source_of_plan
-from suquan.io._errors import TableError, listed, one_line, quoted
+from suquan.io._delimited import Plan, check_width, read_header, source_of_plan
+from suquan.io._errors import TableError, listed, one_line, quoted, refuse
 from suquan.io._sinks import Target, Writer, received, text_rows, write_matrix
 from suquan.io._source import ReadOptions, Source, Tiles
 from suquan.io._text import TextFile
@@ -27,55 +26,38 @@ CHARACTERISTICS = "characteristics_ch"
 # ------------------------------------------------------------------------------------------------------ GCT
 
 
-class Sizes(NamedTuple):
-    """The second line of the file."""
-
-    n_features: int
-    n_samples: int
-    n_feature_columns: int = 1  # columns before the values, besides the names
-    n_label_rows: int = 0  # rows before the values, besides the header
-
-
 def open_gct(text: TextFile, kind: str, options: ReadOptions) -> Source:
     """Open a GCT file."""
-    text = replace(text, quoted=False, skip=2)
-    sizes = _sizes(text)
-    header, line = read_header(text)
-    first = 1 + sizes.n_feature_columns
-    if len(header) != first + sizes.n_samples:
-        raise TableError(
-            f"line 2 announces {sizes.n_samples} samples after {first} other columns, "
-            f"the header has {len(header)} columns"
-        )
-    numeric = [j for j in range(first, len(header)) if header[j] not in options.ignore_columns]
-    plan = plan_matrix(text, header, numeric, line, sizes.n_label_rows)
-    plan.announced_rows = sizes.n_features
-    return source_of_plan(plan, kind, _label_rows(plan))
-
-
-def _sizes(text: TextFile) -> Sizes:
-    lines = text.lines(skip=0)
-    version, numbers = next(lines, "").strip(), next(lines, "").split()
+    lines = text.lines()
+    version, sizes = next(lines, "").strip(), next(lines, "").split()
     wanted = {"#1.2": 2, "#1.3": 4}.get(version)
-    if wanted is None:
-        raise TableError(f"a GCT file begins with #1.2 or #1.3, this one with {quoted(version)}")
-    if len(numbers) != wanted or not all(n.isascii() and n.isdigit() for n in numbers):
-        raise TableError(
-            f"line 2 of a GCT file {version} holds {wanted} whole numbers, "
-            f"not {quoted(' '.join(numbers))}"
-        )
-    return Sizes(*map(int, numbers))
+    begin = f"a GCT file begins with #1.2 or #1.3, this one with {quoted(version)}"
+    refuse(wanted is None, begin)
+    are_counts = len(sizes) == wanted and all(n.isascii() and n.isdigit() for n in sizes)
+    told = f"line 2 of a GCT file {version} holds {wanted} whole numbers"
+    refuse(not are_counts, f"{told}, not {quoted(' '.join(sizes))}")
+    # Version 1.2 has one column of descriptions and no rows of labels; version 1.3 says how many.
+    n_features, n_samples, n_columns, n_labels = map(int, [*sizes, "1", "0"][:4])
+    text = replace(text, quoted=False, skip=2)
+    header, line = read_header(text)
+    first = 1 + n_columns
+    refuse(
+        len(header) != first + n_samples,
+        f"line 2 announces {n_samples} samples after {first} other columns, "
+        f"the header has {len(header)} columns",
+    )
+    numeric = [j for j in range(first, len(header)) if header[j] not in options.ignore_columns]
+    plan = Plan(text, header, line + n_labels, "columns", numeric)
+    plan.extra_rows, plan.announced_rows = n_labels, n_features
+    return source_of_plan(plan, kind, _label_rows(plan))
 
 
 def _label_rows(plan: Plan) -> dict[str, np.ndarray]:
     labels: dict[str, np.ndarray] = {}
     for line, row in islice(plan.text.rows(), 1, 1 + plan.extra_rows):
         check_width(plan.text, plan.header, row, line)
-        if not row[0] or row[0] in labels:
-            raise TableError(
-                f"line {line}: {quoted(row[0])} cannot name a row of labels; "
-                "give each a name of its own"
-            )
+        problem = f"{quoted(row[0])} cannot name a row of labels; give each a name of its own"
+        refuse(not row[0] or row[0] in labels, f"line {line}: {problem}")
         # The format's own mark for a missing label.
         labels[row[0]] = label_array(["" if row[j] == "na" else row[j] for j in plan.numeric])
     return labels
@@ -86,10 +68,8 @@ def write_gct(target: Target) -> Writer:
     with Tiles(target.path.parent) as tiles:
         yield from received(lambda block: tiles.add(block.values))
         taken = {"id", "Name", "Description"}.intersection(target.samples)
-        if taken:
-            raise TableError(
-                f"{listed(sorted(taken))} is a column of its own in a GCT file; rename the sample"
-            )
+        problem = "is a column of its own in a GCT file; rename the sample"
+        refuse(taken, f"{listed(sorted(taken))} {problem}")
         sizes, n_labels = [len(target.features), len(target.samples)], len(target.parts)
         first = ["id"] if n_labels else ["Name", "Description"]
         with text_rows(target, quoted=False) as out:
@@ -108,7 +88,7 @@ def open_series_matrix(text: TextFile, kind: str, options: ReadOptions) -> Sourc
     text = replace(text, skip=skip, end=END)
     header, line = read_header(text)
     keep = [j for j in range(1, len(header)) if header[j] not in options.ignore_columns]
-    plan = plan_matrix(text, header, keep, line)
+    plan = Plan(text, header, line, "columns", keep)
     cells = [(key, [row[j - 1] for j in keep]) for key, row in _sample_cells(lines, header)]
     labels = {name: label_array(column) for name, column in _labels(cells).items()}
     return source_of_plan(plan, kind, labels)
@@ -119,7 +99,12 @@ def _sample_lines(text: TextFile) -> tuple[list[tuple[int, list[str]]], int]:
     found = []
     for number, line in enumerate(text.lines(), start=1):
         if line.startswith("!Sample_"):
-            found.append((number, _split(line, number)))
+            try:
+                cells = next(csv.reader([line], delimiter="\t", strict=True))
+            except csv.Error as error:
+                problem = f"cannot be split into cells ({one_line(error)})"
+                raise TableError(f"line {number} {problem}") from None
+            found.append((number, cells))
         elif line.rstrip() == BEGIN:
             return found, number
         elif line.strip() and not line.startswith("!"):
@@ -130,26 +115,16 @@ def _sample_lines(text: TextFile) -> tuple[list[tuple[int, list[str]]], int]:
     )
 
 
-def _split(line: str, number: int) -> list[str]:
-    try:
-        return next(csv.reader([line], delimiter="\t", strict=True))
-    except csv.Error as error:
-        raise TableError(f"line {number} cannot be split into cells ({one_line(error)})") from None
-
-
 def _sample_cells(lines, header: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Key and cells of every line about the samples, one cell per sample of the table."""
     for number, (name, *cells) in lines:
         key = name.removeprefix("!Sample_")
-        if len(cells) != len(header) - 1:
-            raise TableError(
-                f"line {number} ({quoted(name)}) is about {len(cells)} samples, "
-                f"the table has {len(header) - 1}"
-            )
-        if key == "geo_accession" and cells != header[1:]:
-            raise TableError(
-                f"line {number}: the samples' accessions are not those of the table's header"
-            )
+        n = len(header) - 1
+        about = f"line {number} ({quoted(name)}) is about {len(cells)} samples"
+        refuse(len(cells) != n, f"{about}, the table has {n}")
+        are_others = key == "geo_accession" and cells != header[1:]
+        other = "the samples' accessions are not those of the table's header"
+        refuse(are_others, f"line {number}: {other}")
         yield key, cells
 
 

@@ -2,9 +2,8 @@
 
 import gzip
 from pathlib import Path
-from typing import NamedTuple
 
-from suquan.io._errors import TableError
+from suquan.io._errors import refuse
 
 SUFFIXES = {
     ".csv": "csv",
@@ -37,43 +36,31 @@ SIGNATURES = {
 }
 
 
-class FileKind(NamedTuple):
-    """Kind of a file and whether it is compressed with gzip."""
-
-    kind: str
-    gzipped: bool
-
-
-def kind_of_name(path: Path) -> FileKind:
-    """Kind by the suffixes of the file's name."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    gzipped = bool(suffixes) and suffixes[-1] == ".gz"
-    if gzipped:
-        suffixes.pop()
-    kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
-    if kind is None and suffixes and suffixes[-1] in ARRAYS:
-        raise TableError(
-            "arrays are opened in blocks, by suquan.io.open_blocks, and written by write_blocks"
-        )
-    if kind is None or (gzipped and kind not in TEXT_KINDS):
-        raise TableError(f"the kind of table follows from the name; known are {KNOWN}")
-    return FileKind(kind, gzipped)
+def kind_of_name(path: Path) -> tuple[str, bool]:
+    """Kind by the suffixes of the file's name, and whether it is compressed with gzip."""
+    gzipped = path.suffix.lower() == ".gz"
+    suffix = (path.with_suffix("") if gzipped else path).suffix.lower()
+    kind = SUFFIXES.get(suffix, "")
+    where = "arrays are opened in blocks, by suquan.io.open_blocks, and written by write_blocks"
+    refuse(suffix in ARRAYS, where)
+    known = kind in TEXT_KINDS or (kind and not gzipped)
+    refuse(not known, f"the kind of table follows from the name; known are {KNOWN}")
+    return kind, gzipped
 
 
-def kind_of_file(path: Path) -> FileKind:
-    """Kind of an existing file; a tab-separated one that opens like a series matrix is one."""
+def kind_of_file(path: Path) -> tuple[str, bool]:
+    """Kind of an existing file, and whether it is compressed; a tab-separated one may be a series matrix."""
     kind, gzipped = kind_of_name(path)
     with path.open("rb") as file:
         start = file.read(8)
-    if not start:
-        raise TableError("the file is empty; a table has a header and rows")
-    if gzipped and not start.startswith(b"\x1f\x8b"):
-        raise TableError("not gzip-compressed data; name it without .gz")
+    refuse(not start, "the file is empty; a table has a header and rows")
+    is_plain = gzipped and not start.startswith(b"\x1f\x8b")
+    refuse(is_plain, "not gzip-compressed data; name it without .gz")
     for signature, what in SIGNATURES.items():
-        if kind in TEXT_KINDS and not gzipped and start.startswith(signature):
-            raise TableError(f"named as {kind} text, but this is {what}")
+        is_other = kind in TEXT_KINDS and not gzipped and start.startswith(signature)
+        refuse(is_other, f"named as {kind} text, but this is {what}")
     if kind == "tsv":
         with gzip.open(path) if gzipped else path.open("rb") as text:
             first = text.read(16).removeprefix(b"\xef\xbb\xbf").lstrip()
         kind = "series_matrix" if first.startswith(b"!") else kind
-    return FileKind(kind, gzipped)
+    return kind, gzipped

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from suquan.io._errors import TableError, file_errors, listed, quoted, require
+from suquan.io._errors import file_errors, listed, quoted, refuse, require
 from suquan.io._sinks import Target, Writer, received
 from suquan.io._source import MatrixNames, ReadOptions, Source, matrix_source
 from suquan.io._table import Table, as_values, check_matrix
@@ -73,7 +73,7 @@ class Matrix(ABC):
 
     def names(self) -> MatrixNames:
         """Names of samples and features, and the labels of the samples; none where the file has no place."""
-        return MatrixNames(None, None, {})
+        return None, None, {}
 
     @abstractmethod
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -107,11 +107,8 @@ class Matrix(ABC):
 
     def check(self, same: bool, change: str) -> None:
         """Refuse a file that is not the same as before."""
-        if not same:
-            raise TableError(
-                f"changed since it was opened ({change}); open it again with open_blocks, and "
-                "leave it alone until the work is done"
-            )
+        cure = "open it again with open_blocks, and leave it alone until the work is done"
+        refuse(not same, f"changed since it was opened ({change}); {cure}")
 
 
 def _state(path: Path) -> tuple[int, int] | None:
@@ -128,8 +125,8 @@ def digest(states: Sequence[Any]) -> int:
 
 def refuse_layer(options: ReadOptions, kind: str) -> None:
     """Refuse a layer where there are none."""
-    if options.layer is not None:
-        raise TableError(f"layers are a part of AnnData files, not of {kind}; leave layer out")
+    place = f"layers are a part of AnnData files, not of {kind}"
+    refuse(options.layer is not None, f"{place}; leave layer out")
 
 
 class NpyMatrix(Matrix):
@@ -145,10 +142,8 @@ class NpyMatrix(Matrix):
             array = npy.open_memmap(path, mode="r")
             expected, size = array.offset + array.nbytes, os.stat(path).st_size
         check_matrix(array.shape, array.dtype, "the array")
-        if size != expected:
-            raise TableError(
-                f"has {size} bytes, its header asks for {expected}; the file is damaged"
-            )
+        bytes_ = f"has {size} bytes, its header asks for {expected}"
+        refuse(size != expected, f"{bytes_}; the file is damaged")
         return cls(path, (array.shape[0], array.shape[1]), array.dtype, options)
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -197,14 +192,12 @@ class H5adMatrix(Matrix):
             if self.kind == "zarr" and (hasattr(root, "dtype") or "obs" not in root):
                 return super().names()
             obs, var = io.read_elem(root["obs"]), io.read_elem(root["var"])
-        if self.shape != (len(obs), len(var)):
-            raise TableError(
-                f"{_called(self.options)} has shape {self.shape} for {len(obs)} samples and "
-                f"{len(var)} features"
-            )
+        sizes = f"shape {self.shape} for {len(obs)} samples and {len(var)} features"
+        agrees = self.shape == (len(obs), len(var))
+        refuse(not agrees, f"{_called(self.options)} has {sizes}")
         columns = [name for name in obs.columns if name not in self.options.ignore_columns]
         labels = {str(name): _label(obs[name]) for name in columns}
-        return MatrixNames([str(n) for n in obs.index], [str(n) for n in var.index], labels)
+        return [str(n) for n in obs.index], [str(n) for n in var.index], labels
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows (features, where it is stored by feature); what a sparse matrix does not store is zero."""
@@ -227,10 +220,8 @@ class ZarrMatrix(H5adMatrix):
         """The array or group."""
         zarr = require("zarr", "dask", ZARR_WISH)
         with file_errors(path, Exception):
-            if not path.exists():
-                raise TableError("there is no such folder; check the path")
-            if not path.is_dir():
-                raise TableError("a zarr array is a folder, this is a file; unpack it")
+            refuse(not path.exists(), "there is no such folder; check the path")
+            refuse(not path.is_dir(), "a zarr array is a folder, this is a file; unpack it")
             yield zarr.open(str(path), mode="r")
 
     def stamps(self, bounds: Sequence[int]) -> list[int]:
@@ -257,18 +248,16 @@ def _find(root: Any, options: ReadOptions) -> Any:
         refuse_layer(options, "a zarr array")
     else:
         layers = {name: f"layers/{name}" for name in root.get("layers", ())}
-        key = "X" if options.layer is None else layers.get(options.layer)
-        if key is None or key not in root:
-            raise TableError(
-                f"has no {what}; give an array, or a file written by AnnData "
-                f"(layers: {listed(layers) or 'none'})"
-            )
+        key = "X" if options.layer is None else layers.get(options.layer, "")
+        cure = "give an array, or a file written by AnnData"
+        found = f"layers: {listed(layers) or 'none'}"
+        refuse(not key or key not in root, f"has no {what}; {cure} ({found})")
         stored = root[key]
     kind = stored.attrs.get("encoding-type", "array")
     if kind in ("csr_matrix", "csc_matrix"):
         return require("anndata.io", "anndata", H5AD_WISH).sparse_dataset(stored)
-    if kind != "array" or not hasattr(stored, "dtype"):
-        raise TableError(f"{what} is stored as {kind}; wanted is a matrix")
+    is_matrix = kind == "array" and hasattr(stored, "dtype")
+    refuse(not is_matrix, f"{what} is stored as {kind}; wanted is a matrix")
     return stored
 
 
@@ -325,8 +314,7 @@ def write_h5ad(target: Target) -> Writer:
     h5py = require("h5py", "anndata", H5AD_WISH)
     require("anndata.io", "anndata", H5AD_WISH)
     bad = [name for name in target.parts if "/" in name or name == "_index"]
-    if bad:
-        raise TableError(f"{listed(bad)} cannot name a column of obs; rename the label")
+    refuse(bad, f"{listed(bad)} cannot name a column of obs; rename the label")
     p = len(target.features)
     with h5py.File(target.path, "w") as file:
         X = file.create_dataset(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from suquan.io._errors import TableError, file_errors, listed, quoted, require
+from suquan.io._errors import TableError, file_errors, listed, quoted, refuse, require
 from suquan.io._matrices import Matrix, refuse_layer
 from suquan.io._sinks import Target, Writer, received, turned
 from suquan.io._source import (
@@ -89,15 +89,12 @@ def _name_column(schema: Any) -> str:
     """The column of names: the index of a pandas frame, otherwise the first column."""
     names = schema.names  # once: every use builds the list anew
     repeated = repeated_names(names)
-    if repeated:
-        raise TableError(f"column {listed(repeated)} occurs more than once")
+    refuse(repeated, f"column {listed(repeated)} occurs more than once")
     index = []
     with suppress(ValueError, AttributeError, TypeError):  # what is no JSON of pandas' says nothing
         index = [name for name in schema.pandas_metadata["index_columns"] if name in names]
-    if len(index) > 1:
-        raise TableError(f"the index has {len(index)} levels; keep one, the names")
-    if len(names) < 2:
-        raise TableError("a table has a column of names and at least one of numbers")
+    refuse(len(index) > 1, f"the index has {len(index)} levels; keep one, the names")
+    refuse(len(names) < 2, "a table has a column of names and at least one of numbers")
     return (index or names)[0]
 
 
@@ -107,13 +104,11 @@ def _columns(file: Any, options: ReadOptions) -> tuple[Columns, str, str]:
     fields = {field.name: field for field in schema}
     name = _name_column(schema)
     absent = [c for c in (*options.label_columns, *options.ignore_columns) if c not in fields]
-    if absent:
-        raise TableError(f"there is no column {listed(absent)}")
+    refuse(absent, f"there is no column {listed(absent)}")
     data = [c for c in fields if c != name and c not in options.ignore_columns]
     labels = [c for c in data if _is_label(fields[c]) or c in options.label_columns]
     numeric = [c for c in data if c not in set(labels)]
-    if not numeric:
-        raise TableError("there is no column of numbers")
+    refuse(not numeric, "there is no column of numbers")
 
     def row_names() -> Iterator[str]:
         for table in _tables(file, [name]):
@@ -121,16 +116,13 @@ def _columns(file: Any, options: ReadOptions) -> tuple[Columns, str, str]:
 
     orientation, why = choose_orientation(options, [name, *data], row_names)
     for column in numeric:
-        kind = fields[column].type
-        if str(kind) not in NUMBER:
-            raise TableError(
-                f"column {quoted(column)} is of type {kind}; wanted are numbers or text; name the "
-                "column in ignore_columns"
-            )
-    if orientation == "columns" and options.label_columns:
-        raise TableError("a Parquet file with samples in columns holds no labels; use a label file")
-    if orientation == "columns" and labels:
-        raise TableError(f"column {quoted(labels[0])} is no sample; name it in ignore_columns")
+        kind = str(fields[column].type)
+        cure = "wanted are numbers or text; name the column in ignore_columns"
+        refuse(kind not in NUMBER, f"column {quoted(column)} is of type {kind}; {cure}")
+    if orientation == "columns":
+        place = "a Parquet file with samples in columns holds no labels; use a label file"
+        refuse(options.label_columns, place)
+        refuse(labels, f"column {listed(labels[:1])} is no sample; name it in ignore_columns")
     is_small = all(str(fields[column].type) in SMALL for column in numeric)
     dtype = np.dtype(np.float32 if is_small else np.float64)
     return Columns(name, numeric, labels, dtype), orientation, why
@@ -158,13 +150,10 @@ def _numbers(column: Any, name: str) -> np.ndarray:
 
 
 def _names(column: Any) -> np.ndarray:
-    if _value_type(column.type) not in TEXT | INTEGER:
-        raise TableError(
-            f"the first column must hold the names of the rows, it is of type {column.type}; put names "
-            "first"
-        )
-    if column.null_count:
-        raise TableError("a name is missing; give every row a name")
+    are_names = _value_type(column.type) in TEXT | INTEGER
+    first = "the first column must hold the names of the rows"
+    refuse(not are_names, f"{first}, it is of type {column.type}; put names first")
+    refuse(column.null_count, "a name is missing; give every row a name")
     return np.array(column.to_pylist(), dtype=str)
 
 
@@ -174,9 +163,8 @@ def _label(column: Any, name: str) -> np.ndarray:
         return _numbers(column, name).astype(np.float64)
     if kind == "bool":
         return np.array(column.to_pylist(), dtype=np.float64)
-    if kind in TEXT:
-        return np.array([cell or "" for cell in column.to_pylist()], dtype=str)
-    raise TableError(f"column {quoted(name)} of type {column.type} cannot be a label")
+    refuse(kind not in TEXT, f"column {quoted(name)} of type {column.type} cannot be a label")
+    return np.array([cell or "" for cell in column.to_pylist()], dtype=str)
 
 
 @dataclass(frozen=True)
@@ -193,18 +181,16 @@ class ParquetMatrix(Matrix):
         refuse_layer(options, "parquet")
         with _opened(path, options) as (file, columns, *_):
             groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
-        if not sum(groups):
-            raise TableError("holds a header and no rows")
+        refuse(not sum(groups), "holds a header and no rows")
         shape = (sum(groups), len(columns.numeric))
         return cls(path, shape, columns.dtype, options, groups=tuple(groups))
 
     def names(self) -> MatrixNames:
         """Of the column of names and the header; the labels of the columns of text and those asked for."""
         with _opened(self.path, self.options) as (file, columns, *_):
-            wanted = [columns.name, *columns.labels]
-            tables = _tables(file, wanted)
+            tables = _tables(file, [columns.name, *columns.labels])
             block = Block.join([columns.block(table, values=False) for table in tables])
-        return MatrixNames(block.names.tolist(), columns.numeric, block.labels)
+        return block.names.tolist(), columns.numeric, block.labels
 
     def row_bounds(self, rows_per_block: int | None) -> list[int]:
         """Whole row groups, as many as fit into a block; any rows where a number was asked for."""
@@ -233,76 +219,71 @@ class ParquetMatrix(Matrix):
 # ------------------------------------------------------------------------------------------------- writing
 
 
-class RowGroups:
-    """A Parquet file that grows by groups of rows.
+@contextmanager
+def _row_groups(target: Target, header: list[str]) -> Iterator[Callable[[Block], None]]:
+    """A function that appends rows to the file.
 
     Rows wait until there are as many as memory allows: each group costs a line in the file's index.
     """
+    parquet = require("pyarrow.parquet", "io", WISH)
+    waiting: list[Block] = []
+    writers: list[Any] = []  # none before the first group, which says the types of the columns
 
-    def __init__(self, target: Target, header: list[str]):
-        self.target = target
-        self._header = header
-        self._writer: Any = None
-        self._waiting: list[Block] = []
-
-    def add(self, block: Block) -> None:
-        """Append rows."""
-        self._waiting.append(block)
-        if sum(len(part.names) for part in self._waiting) >= rows_at_once(block.values.shape[1]):
-            self.write_group()
-
-    def write_group(self) -> None:
-        """Write the rows that wait."""
-        arrow, parquet = require("pyarrow", "io", WISH), require("pyarrow.parquet", "io", WISH)
-        if not self._waiting:
-            return
-        block, self._waiting = Block.join(self._waiting), []
-        arrays = [arrow.array(block.names.tolist(), arrow.string())]
-        for column in block.labels.values():
-            is_text = column.dtype.kind != "f"
-            cells = [cell or None for cell in column.tolist()] if is_text else column
-            arrays.append(arrow.array(cells, arrow.string() if is_text else None, from_pandas=True))
-        values = block.values.astype(self.target.dtype, copy=False)
-        arrays += [arrow.array(column, from_pandas=True) for column in values.T]
-        marks = [None, *[LABEL] * len(block.labels), *[None] * values.shape[1]]
-        fields = zip(self._header, (array.type for array in arrays), marks, strict=True)
-        schema = arrow.schema([arrow.field(n, t, metadata=mark) for n, t, mark in fields])
-        if self._writer is None:
+    def write_group() -> None:
+        block = Block.join(waiting)
+        waiting.clear()
+        table = _arrow_table(block, header, target.dtype)
+        if not writers:
             # Dictionaries and statistics help neither with measurements nor with thousands of columns.
-            self._writer = parquet.ParquetWriter(
-                self.target.path,
-                schema,
-                compression="zstd",
-                use_dictionary=False,
-                write_statistics=False,
-                write_page_checksum=True,
+            options = {"use_dictionary": False, "write_statistics": False, "compression": "zstd"}
+            new = parquet.ParquetWriter(
+                target.path, table.schema, write_page_checksum=True, **options
             )
-        self._writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+            writers.append(files.enter_context(new))
+        writers[0].write_table(table)
 
-    def close(self) -> None:
-        """Complete the file."""
-        if self._writer is not None:
-            self._writer.close()
+    def add(block: Block) -> None:
+        waiting.append(block)
+        if sum(len(part.names) for part in waiting) >= rows_at_once(block.values.shape[1]):
+            write_group()
+
+    with ExitStack() as files:
+        yield add
+        if waiting:
+            write_group()
+
+
+def _arrow_table(block: Block, header: list[str], dtype: np.dtype) -> Any:
+    """Names, labels and values as columns; labels are marked."""
+    arrow = require("pyarrow", "io", WISH)
+    columns = [arrow.array(block.names.tolist(), arrow.string())]
+    for label in block.labels.values():
+        is_text = label.dtype.kind != "f"
+        cells = [cell or None for cell in label.tolist()] if is_text else label
+        columns.append(arrow.array(cells, arrow.string() if is_text else None, from_pandas=True))
+    values = block.values.astype(dtype, copy=False)
+    columns += [arrow.array(column, from_pandas=True) for column in values.T]
+    fields = [
+        arrow.field(name, column.type, metadata=LABEL if 0 < j <= len(block.labels) else None)
+        for j, (name, column) in enumerate(zip(header, columns, strict=True))
+    ]
+    return arrow.Table.from_arrays(columns, schema=arrow.schema(fields))
 
 
 def write_parquet_rows(target: Target) -> Writer:
     """Samples in rows."""
-    with closing(RowGroups(target, target.header())) as groups:
-        yield from received(lambda b: groups.add(Block(b.sample_names, b.values, b.labels)))
-        groups.write_group()
+    with _row_groups(target, target.header()) as add:
+        yield from received(lambda b: add(Block(b.sample_names, b.values, b.labels)))
 
 
 def write_parquet_columns(target: Target) -> Writer:
     """Samples in columns, written when all are known: features are the rows then."""
-    if target.parts:
-        raise TableError(
-            f"a Parquet file with samples in columns has no place for labels "
-            f"({listed(target.parts)}); write samples in rows, or leave the labels out"
-        )
+    place = "a Parquet file with samples in columns has no place for labels"
+    cure = "write samples in rows, or leave the labels out"
+    refuse(target.parts, f"{place} ({listed(target.parts)}); {cure}")
     with Tiles(target.path.parent) as tiles:
         yield from received(lambda block: tiles.add(block.values))
         header = ["" if "feature" in target.samples else "feature", *target.samples]
-        with closing(RowGroups(target, header)) as groups:
+        with _row_groups(target, header) as add:
             for names, values in turned(target, tiles):
-                groups.add(Block(np.array(names), values, {}))
-            groups.write_group()
+                add(Block(np.array(names), values, {}))

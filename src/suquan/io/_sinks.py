@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan.io._errors import TableError, listed
+from suquan.io._errors import TableError, listed, refuse
 from suquan.io._kinds import DELIMITERS
 from suquan.io._source import Tiles, rows_at_once
 from suquan.io._table import Table
@@ -28,7 +28,7 @@ Writer = Generator[None, Table | None, None]
 class Target:
     """Where and how a table is written; samples and their labels grow with the blocks."""
 
-    path: Path  # the temporary file
+    path: Path
     kind: str
     gzipped: bool
     features: list[str]
@@ -45,8 +45,7 @@ class Target:
         """Names of the columns where samples lie in rows: `first`, labels, features, all different."""
         names = [*self.parts, *self.features]
         both = set(self.parts).intersection(self.features)
-        if both:
-            raise TableError(f"{listed(sorted(both))} is a label and a feature; rename one of them")
+        refuse(both, f"{listed(sorted(both))} is a label and a feature; rename one of them")
         return ["" if first in names else first, *names]
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from suquan.io._errors import TableError, listed
+from suquan.io._errors import TableError, listed, refuse
 from suquan.io._table import as_values
 
 FEW_ROWS = 10  # a table of so few rows is too small to be taken for genes
@@ -93,12 +93,8 @@ class Source:
     why: str = ""
 
 
-class MatrixNames(NamedTuple):
-    """Names of the samples and of the features of a stored matrix, None where it has none, and labels."""
-
-    samples: list[str] | None
-    features: list[str] | None
-    labels: dict[str, np.ndarray]
+# Names of the samples and of the features of a stored matrix, None where it has none, and labels.
+MatrixNames = tuple[list[str] | None, list[str] | None, dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -124,8 +120,10 @@ def matrix_source(
 
     ``parts(n)`` gives n samples at a time, or n features where the matrix is stored ``by_feature``.
     """
-    sides = [names.samples or [], names.features or []]
-    rows, columns = reversed(sides) if by_feature else sides
+    samples, features, labels = names
+    rows, columns = samples or [], features or []
+    if by_feature:
+        rows, columns = columns, rows
 
     def blocks() -> Iterator[Block]:
         start = 0
@@ -135,7 +133,7 @@ def matrix_source(
             start = stop
 
     side = "columns" if by_feature else "rows"
-    return Source(path, kind, side, columns, blocks, names.labels, stored_orientation="rows")
+    return Source(path, kind, side, columns, blocks, labels, stored_orientation="rows")
 
 
 def choose_orientation(
@@ -150,6 +148,17 @@ def choose_orientation(
         return options.samples, "as given"
     columns = [name for name in header[1:] if name not in options.ignore_columns]
     rows = cache(lambda: list(row_names()))
+    wanted = options.sample_names
+    if wanted is not None:
+        for_rows, for_columns = (len(wanted.intersection(names)) for names in (rows(), columns))
+        if for_rows != for_columns:
+            side = "rows" if for_rows > for_columns else "columns"
+            return side, "chosen by the names of the samples"
+        both = f"{for_rows} of the wanted samples name rows and as many columns"
+        refuse(for_rows, f"{both}; say where the samples lie (samples='rows' or 'columns')")
+        some = f"{len(wanted)} wanted samples ({listed(sorted(wanted), 3)})"
+        cure = "check that both files use the same sample names"
+        raise TableError(f"none of the {some} names a row or a column; {cure}")
 
     def votes(described: Collection[str] | int | None) -> tuple[int, int]:
         """How much speaks for samples in rows and in columns, by what describes each sample."""
@@ -159,19 +168,6 @@ def choose_orientation(
         across = len(names.intersection(columns))
         return across, len(names.intersection(rows())) if across < len(names) else 0
 
-    wanted = options.sample_names
-    if wanted is not None:
-        for_rows, for_columns = (len(wanted.intersection(names)) for names in (rows(), columns))
-        if for_rows != for_columns:
-            side = "rows" if for_rows > for_columns else "columns"
-            return side, "chosen by the names of the samples"
-        some = listed(sorted(wanted), 3)
-        problem = f"none of the {len(wanted)} wanted samples ({some}) names a row or a column"
-        cure = "check that both files use the same sample names"
-        if for_rows:
-            problem = f"{for_rows} of the wanted samples name rows and as many columns"
-            cure = "say where the samples lie (samples='rows' or 'columns')"
-        raise TableError(f"{problem}; {cure}")
     words = {word.removesuffix("s") for word in re.split("[^a-z]+", header[0].lower())}
     number_of = "number" if isinstance(options.features, int) else "names"
     evidence: dict[str, Callable[[], tuple[int, int]]] = {
@@ -184,13 +180,13 @@ def choose_orientation(
         if for_rows != for_columns:
             return "rows" if for_rows > for_columns else "columns", f"chosen by the {what}"
     n, p = len(rows()), len(columns)
-    if n <= FEW_ROWS:
-        return "rows", f"as in every table of at most {FEW_ROWS} rows"
-    raise TableError(
+    refuse(
+        n > FEW_ROWS,
         f"nothing says where the samples lie; give --samples rows for {n:,} samples "
         f"({listed(rows(), 2)}) of {p:,} features ({listed(columns, 2)}), or --samples columns for {p:,} "
-        f"samples of {n:,} features (in Python samples='rows' or 'columns')"
+        f"samples of {n:,} features (in Python samples='rows' or 'columns')",
     )
+    return "rows", f"as in every table of at most {FEW_ROWS} rows"
 
 
 class Tiles(AbstractContextManager):

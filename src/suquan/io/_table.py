@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from suquan.io._errors import TableError, listed, quoted
+from suquan.io._errors import TableError, listed, quoted, refuse
 
 LONGEST_NAME = 1000
 
@@ -54,10 +54,10 @@ class Table:
         _set(self, "feature_names", as_names(self.feature_names, "feature"))
         _set(self, "labels", as_labels(self.labels, len(self.sample_names)))
         shape = (len(self.sample_names), len(self.feature_names))
-        if self.values.shape != shape:
-            raise TableError(f"values have shape {self.values.shape}, the names ask for {shape}")
-        if self.orientation not in ("rows", "columns"):
-            raise TableError(f"orientation is 'rows' or 'columns', not {self.orientation!r}")
+        problem = f"values have shape {self.values.shape}, the names ask for {shape}"
+        refuse(self.values.shape != shape, problem)
+        is_side = self.orientation in ("rows", "columns")
+        refuse(not is_side, f"orientation is 'rows' or 'columns', not {self.orientation!r}")
 
     @property
     def n_samples(self) -> int:
@@ -79,26 +79,26 @@ class Table:
 def as_values(values) -> np.ndarray:
     """A float32 or float64 matrix; integers become floats only where every one is representable."""
     values = np.asarray(values)
-    if values.ndim != 2:
-        raise TableError(f"a table has two dimensions, these values have {values.ndim}")
-    if values.dtype.kind not in "iuf" or values.dtype.itemsize > 8:
-        raise TableError(f"values must be integers or floats, not {values.dtype}")
+    refuse(values.ndim != 2, f"a table has two dimensions, these values have {values.ndim}")
+    are_numbers = values.dtype.kind in "iuf" and values.dtype.itemsize <= 8
+    refuse(not are_numbers, f"values must be integers or floats, not {values.dtype}")
     if values.dtype in (np.float32, np.float64):
         floats = values.astype(values.dtype.newbyteorder("="), copy=False)
     else:
         floats = values.astype(np.float32 if values.dtype.itemsize <= 2 else np.float64)
     is_long = values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size > 0
-    if is_long and max(int(values.max()), -int(values.min())) > 2**53:
-        raise TableError("64-bit integers beyond 2**53 are not exact as floats; convert them first")
+    is_inexact = is_long and max(int(values.max()), -int(values.min())) > 2**53
+    cure = "64-bit integers beyond 2**53 are not exact as floats; convert them first"
+    refuse(is_inexact, cure)
     return floats
 
 
 def check_matrix(shape: Sequence[int], dtype: np.dtype, what: str) -> None:
     """Refuse what is no matrix of numbers."""
-    if len(shape) != 2 or 0 in shape:
-        raise TableError(f"{what} must be samples x features, its shape is {tuple(shape)}")
-    if np.dtype(dtype).kind not in "iuf" or np.dtype(dtype).itemsize > 8:
-        raise TableError(f"{what} must hold integers or floats, not {dtype}")
+    is_matrix = len(shape) == 2 and 0 not in shape
+    refuse(not is_matrix, f"{what} must be samples x features, its shape is {tuple(shape)}")
+    are_numbers = np.dtype(dtype).kind in "iuf" and np.dtype(dtype).itemsize <= 8
+    refuse(not are_numbers, f"{what} must hold integers or floats, not {dtype}")
 
 
 def as_names(names: Iterable, what: str) -> np.ndarray:
@@ -110,18 +110,19 @@ def as_names(names: Iterable, what: str) -> np.ndarray:
     repeated = listed(repeated_names(names))
     if problem is None and repeated:
         problem = f"{repeated} occurs more than once; names must differ"
-    if problem is not None:
-        raise TableError(f"{what} names: {problem}")
+    refuse(problem, f"{what} names: {problem}")
     return np.array(names, dtype=str)
 
 
 def name_problem(name: str) -> str | None:
     """What is wrong with one name, or None."""
+    if name.isprintable() and 0 < len(name) <= LONGEST_NAME:
+        return None
     if not name:
         return "a name is empty; give every one a name"
     if len(name) > LONGEST_NAME:
         return f"{quoted(name)} has {len(name)} characters; {LONGEST_NAME} is the limit"
-    if not name.isprintable() and any(ord(c) < 32 or ord(c) == 127 for c in name):
+    if any(ord(c) < 32 or ord(c) == 127 for c in name):
         return f"{quoted(name)} holds a control character; names are one line of text"
     if any("\ud800" <= c <= "\udfff" for c in name):
         return f"{quoted(name)} is not valid text"
@@ -138,12 +139,10 @@ def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:
     columns = {}
     for name, column in labels.items():
         problem = name_problem(str(name))
-        if problem is not None:
-            raise TableError(f"label names: {problem}")
+        refuse(problem, f"label names: {problem}")
         column = as_label_column(column, str(name))
-        if len(column) != n_samples:
-            told = f"has {len(column)} entries for {n_samples} samples"
-            raise TableError(f"label {quoted(name)} {told}")
+        told = f"has {len(column)} entries for {n_samples} samples"
+        refuse(len(column) != n_samples, f"label {quoted(name)} {told}")
         columns[str(name)] = column
     return columns
 
@@ -151,8 +150,8 @@ def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:
 def as_label_column(column, name: str) -> np.ndarray:
     """One label column: numbers and booleans as float64, bytes and text as text."""
     column = np.asarray(column)
-    if column.ndim != 1:
-        raise TableError(f"label {quoted(name)} must be one-dimensional, not {column.ndim}")
+    ndim = column.ndim
+    refuse(ndim != 1, f"label {quoted(name)} must be one-dimensional, not {ndim}")
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)
     if column.dtype.kind == "S":

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 from suquan.io import _source
 from suquan.io._errors import TableError, one_line
 
+ROWS_IN_PART = 100  # at least, where they are not too long
 BOM = b"\xef\xbb\xbf"
 
 
@@ -29,8 +30,8 @@ class TextFile:
         Whether cells may be in double quotes.
     skip : int, default=0
         Lines before the header of the table.
-    end : bytes or None, default=None
-        The line that ends the table; None: the end of the file.
+    end : bytes, default=b""
+        The line that ends the table; empty: the end of the file.
     """
 
     path: Path
@@ -38,7 +39,7 @@ class TextFile:
     delimiter: str
     quoted: bool = True
     skip: int = 0
-    end: bytes | None = None
+    end: bytes = b""
 
     @contextmanager
     def open(self, skip: int = 0) -> Iterator[BinaryIO]:
@@ -48,78 +49,63 @@ class TextFile:
                 file.readline()
             yield cast(BinaryIO, file)
 
-    def lines(self, skip: int | None = None) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Lines of the table as text, header first."""
-        skip = self.skip if skip is None else skip
-        with self.open(skip) as file:
-            for number, line in enumerate(file, start=skip + 1):
-                if self.end is not None and line.startswith(self.end):
+        with self.open(self.skip) as file:
+            for number, line in enumerate(file, start=self.skip + 1):
+                if self.end and line.startswith(self.end):
                     return
-                yield self._decode(line, number)
-        if self.end is not None:
-            raise self._unfinished()
+                try:
+                    yield (line.removeprefix(BOM) if number == 1 else line).decode("utf-8")
+                except UnicodeDecodeError:
+                    raise TableError(
+                        f"line {number} is not UTF-8 text; convert the file "
+                        "(for instance: iconv -f latin1 -t utf-8)"
+                    ) from None
+        self._refuse_without_end()
 
-    def _decode(self, line: bytes, number: int) -> str:
-        try:
-            return (line.removeprefix(BOM) if number == 1 else line).decode("utf-8")
-        except UnicodeDecodeError:
-            raise TableError(
-                f"line {number} is not UTF-8 text; convert the file "
-                "(for instance: iconv -f latin1 -t utf-8)"
-            ) from None
-
-    def _unfinished(self) -> TableError:
-        end = "" if self.end is None else self.end.decode()
-        return TableError(f"ends without the line {end}; it is truncated")
+    def _refuse_without_end(self) -> None:
+        if self.end:
+            raise TableError(f"ends without the line {self.end.decode()}; it is truncated")
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Rows of cells, header first, each with the number of its last line; empty lines are passed over."""
         reader = self._reader(self.lines())
-        while True:
-            try:
-                row = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                number = self.skip + reader.line_num
-                raise TableError(
-                    f"line {number} cannot be split into cells ({one_line(error)}); "
-                    "check its quotes and line ends"
-                ) from None
-            if row:
-                yield self.skip + reader.line_num, row
+        try:
+            for row in reader:
+                if row:
+                    yield self.skip + reader.line_num, row
+        except csv.Error as error:
+            raise TableError(
+                f"line {self.skip + reader.line_num} cannot be split into cells ({one_line(error)}); "
+                "check its quotes and line ends"
+            ) from None
 
     def _reader(self, lines: Iterable[str]) -> Any:
         quoting: Any = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
         return csv.reader(lines, delimiter=self.delimiter, quoting=quoting, strict=True)
 
-    def row_names(self, skip: int) -> Iterator[str]:
-        """First cells of the rows after ``skip`` lines of the file, of which the last is the header."""
-        for part in self.parts(skip):
-            lines = io.StringIO(part.decode(errors="replace"), newline="")
-            if self.quoted and b'"' in part:
-                yield from (row[0] for row in self._reader(lines) if row)
-            else:
-                stripped = (line.strip("\r\n") for line in lines)
-                yield from (line.partition(self.delimiter)[0] for line in stripped if line)
-
     def parts(self, skip: int) -> Iterator[bytes]:
         """The table after ``skip`` lines of the file, in parts of some MiB that end with a row.
 
-        Quotes are checked: PyArrow would read past text after a closing quote, or a quote left open.
+        Quotes are checked: PyArrow would read past text after a closing quote, or a quote left open. Parts of a
+        wide table are larger, because PyArrow prepares every column anew for each.
         """
-        ended, size = False, 2 * _source.VALUES
+        ended = False
         with self.open(skip) as file:
-            while not ended and (part := file.read(size) + file.readline()):
-                if self.end is not None:
+            line = file.readline()
+            size = min(8 * _source.VALUES, max(2 * _source.VALUES, ROWS_IN_PART * len(line)))
+            while not ended and (part := line + file.read(size) + file.readline()):
+                line = b""
+                if self.end:
                     before, mark, _ = (b"\n" + part).partition(b"\n" + self.end)
                     part, ended = before[1:] + b"\n" * bool(mark), bool(mark)
                 if self.quoted and b'"' in part:
                     part = self._whole_rows(part, () if ended else iter(file.readline, b""))
                 if part.strip(b"\r\n"):
                     yield part
-        if self.end is not None and not ended:
-            raise self._unfinished()
+        if not ended:
+            self._refuse_without_end()
 
     def _whole_rows(self, part: bytes, further: Iterable[bytes]) -> bytes:
         """The part with the further lines that its last row needs."""

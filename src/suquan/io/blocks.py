@@ -1,11 +1,7 @@
 """Matrices in files as Dask arrays of blocks of samples, and back."""
 
 import os
-import secrets
-import shutil
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,8 @@ from suquan._dask.collections import (
     iter_computed,
     map_row_blocks,
 )
-from suquan.io._errors import TableError, file_errors, listed, require
+from suquan._files import replaced
+from suquan.io._errors import TableError, file_errors, listed, refuse, require
 from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
 from suquan.io._matrices import ZARR_WISH, H5adMatrix, Matrix, NpyMatrix, ZarrMatrix, write_names
 from suquan.io._parquet import ParquetMatrix
@@ -76,12 +73,11 @@ class BlockTable:
     def __post_init__(self) -> None:
         for what, length in (("sample", self.n_samples), ("feature", self.n_features)):
             names = getattr(self, f"{what}_names")
-            if names is None:
-                continue
-            names = as_names(names, what)
-            if len(names) != length:
-                raise TableError(f"there are {len(names)} {what} names for {length} {what}s")
-            object.__setattr__(self, f"{what}_names", names)
+            if names is not None:
+                names = as_names(names, what)
+                counts = f"there are {len(names)} {what} names for {length} {what}s"
+                refuse(len(names) != length, counts)
+                object.__setattr__(self, f"{what}_names", names)
 
     @property
     def n_samples(self) -> int:
@@ -207,22 +203,13 @@ def open_block_table(
     options = ReadOptions("rows", None, tuple(label_columns), tuple(ignore_columns), layer)
     matrix = _open(path, options)
     with file_errors(path):
-        if matrix.kind in ("npy", "zarr") and options.ignore_columns:
-            raise TableError("an array has no columns to ignore; leave ignore_columns out")
+        has_none = matrix.kind in ("npy", "zarr") and options.ignore_columns
+        refuse(has_none, "an array has no columns to ignore; leave ignore_columns out")
         samples, features, labels = matrix.names()
-        absent = [name for name in options.label_columns if name not in labels]
-        if absent:
-            raise TableError(
-                f"there is no label {absent[0]!r}; there is {listed(labels) or 'none'}"
-            )
+        absent = listed([name for name in options.label_columns if name not in labels][:1])
+        refuse(absent, f"there is no label {absent}; there is {listed(labels) or 'none'}")
         values = _blocks(matrix, rows_per_block)
         return BlockTable(values, samples, features, labels, matrix.kind)  # type: ignore[arg-type]
-
-
-def opens_in_blocks(path: str | os.PathLike) -> bool:
-    """Whether the name of the file says that it can be opened in blocks."""
-    suffix = Path(path).suffix.lower()
-    return suffix in ARRAYS or SUFFIXES.get(suffix) in ("parquet", "h5ad")
 
 
 def _open(given: str | os.PathLike, options: ReadOptions) -> Matrix:
@@ -231,19 +218,14 @@ def _open(given: str | os.PathLike, options: ReadOptions) -> Matrix:
     kind = path.suffix.lower().removeprefix(".")
     with file_errors(given):
         if f".{kind}" in SUFFIXES:
-            kind = kind_of_file(path).kind
+            kind, _ = kind_of_file(path)
         kind = "zarr" if path.is_dir() else kind
-        if kind not in MATRICES:
-            raise TableError(
-                f"cannot be opened in blocks, which works for {IN_BLOCKS}; convert it, for instance "
-                "with read_table and write_table"
-            )
+        cure = "convert it, for instance with read_table and write_table"
+        works = f"cannot be opened in blocks, which works for {IN_BLOCKS}"
+        refuse(kind not in MATRICES, f"{works}; {cure}")
         matrix = MATRICES[kind].open(path, options)
-        if matrix.by_feature:
-            raise TableError(
-                "is stored by feature (CSC), so that no block of samples can be read; convert it to CSR "
-                "and write it again"
-            )
+        stored = "is stored by feature (CSC), so that no block of samples can be read"
+        refuse(matrix.by_feature, f"{stored}; convert it to CSR and write it again")
     return matrix
 
 
@@ -251,9 +233,8 @@ def _blocks(matrix: Matrix, rows_per_block: int | None) -> Any:
     import dask.array as da
     from dask.base import tokenize
 
-    if rows_per_block is not None and (
-        not isinstance(rows_per_block, int | np.integer) or rows_per_block < 1
-    ):
+    is_count = isinstance(rows_per_block, int | np.integer) and rows_per_block >= 1
+    if rows_per_block is not None and not is_count:
         raise ValueError(f"rows_per_block must be an integer of at least 1; got {rows_per_block!r}")
     bounds = matrix.row_bounds(rows_per_block)
     with file_errors(matrix.path):
@@ -312,8 +293,8 @@ def write_blocks(values: Any, path: str | os.PathLike) -> Path:
             )
         table = BlockTable(values)
     table = replace(table, values=check_row_blocks(table.values))
-    suffix = path.suffix.lower()
-    write = {".zarr": _write_zarr, ".npy": _write_npy}.get(suffix, _write_table)
+    check_block_destination(path)
+    write = {".zarr": _write_zarr, ".npy": _write_npy}.get(path.suffix.lower(), _write_table)
     write(table, path)
     return path
 
@@ -329,30 +310,6 @@ def check_block_destination(path: Path) -> None:
             check_destination(path)
         elif not any(map(Path.is_file, marks)):
             raise TableError("is there and is no zarr; give another name, or remove it")
-
-
-@contextmanager
-def _hidden(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`, which takes its place at the end, and is removed where the work fails."""
-    check_block_destination(path)
-    hidden = path.resolve().parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    old = hidden.with_suffix(".old")
-    try:
-        with file_errors(path):
-            yield hidden
-            if path.is_dir():
-                os.replace(path, old)
-            os.replace(hidden, path)
-            shutil.rmtree(old, ignore_errors=True)
-    finally:
-        if old.exists() and not path.exists():
-            os.replace(old, path)
-        for _ in range(100):  # tasks may still be writing
-            shutil.rmtree(hidden, ignore_errors=True)
-            if not hidden.is_dir():
-                break
-            time.sleep(0.05)
-        hidden.unlink(missing_ok=True)
 
 
 def _write_parts(X: Any, **places: Any) -> None:
@@ -384,7 +341,7 @@ def _write_part(
 
 def _write_npy(table: BlockTable, path: Path) -> None:
     X = table.values
-    with _hidden(path) as hidden:
+    with file_errors(path), replaced(path) as hidden:
         little = X.dtype.newbyteorder("<")
         offset = npy.open_memmap(hidden, "w+", little, X.shape).offset
         _write_parts(X, path=hidden, offset=offset)
@@ -395,7 +352,7 @@ def _write_zarr(table: BlockTable, path: Path) -> None:
     # Blocks of one length, so that no two tasks write to one chunk.
     X = table.values.rechunk({0: max(table.values.chunks[0])}, method="tasks")
     named = table.sample_names is not None or table.feature_names is not None or table.labels
-    with _hidden(path) as hidden:
+    with file_errors(path), replaced(path) as hidden:
         root = zarr.open_group(str(hidden), mode="w", zarr_format=3) if named else None
         zarr.create_array(
             str(hidden),

@@ -10,7 +10,7 @@ import numpy as np
 
 from suquan.io._cells import MISSING, is_number, number_problem, text_array
 from suquan.io._delimited import check_width, read_header
-from suquan.io._errors import TableError, file_errors, listed, quoted
+from suquan.io._errors import TableError, file_errors, listed, quoted, refuse
 from suquan.io._kinds import DELIMITERS, kind_of_file
 from suquan.io._table import Table, name_problem, repeated_names
 from suquan.io._text import TextFile
@@ -75,15 +75,13 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
     """
     with file_errors(Path(path)):
         kind, gzipped = kind_of_file(Path(path))
-        if kind not in ("csv", "tsv"):
-            raise TableError(f"labels are read from CSV and TSV files, this is {kind}")
+        is_read = kind in ("csv", "tsv")
+        refuse(not is_read, f"labels are read from CSV and TSV files, this is {kind}")
         text = TextFile(Path(path), gzipped, DELIMITERS[kind])
         header, _ = read_header(text)
-        if sample_column not in (None, *header):
-            raise TableError(
-                f"there is no column {quoted(sample_column)} for the sample names; "
-                f"the columns are {listed(header, 10)}"
-            )
+        wanted = f"there is no column {quoted(sample_column)} for the sample names"
+        is_absent = sample_column not in (None, *header)
+        refuse(is_absent, f"{wanted}; the columns are {listed(header, 10)}")
         sample = 0 if sample_column is None else header.index(sample_column)
         rows: dict[str, list[str]] = {}
         lines: dict[str, int] = {}
@@ -92,14 +90,11 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
             name = row[sample]
             problem = name_problem(name)
             if name in lines:
-                problem = (
-                    f"sample {quoted(name)} was on line {lines[name]} already; names must differ"
-                )
-            if problem is not None:
-                raise TableError(f"line {line}: {problem}")
+                known = f"sample {quoted(name)} was on line {lines[name]} already"
+                problem = f"{known}; names must differ"
+            refuse(problem, f"line {line}: {problem}")
             rows[name], lines[name] = row, line
-        if not rows:
-            raise TableError("holds a header and no rows")
+        refuse(not rows, "holds a header and no rows")
     cells = zip(header, zip(*rows.values(), strict=True), strict=True)
     columns = {name: text_array(list(column)) for name, column in cells}
     del columns[header[sample]]
@@ -179,14 +174,13 @@ def select_labels(
     wanted = names.tolist() if sample_names is None else list(sample_names)
     origin, cells, rows = _find_column(source, column, wanted)
     known = rows >= 0
-    if not known.any():
-        raise TableError(
-            f"{origin}: none of its {len(names)} samples ({listed(names, 3)}) is one of the table's "
-            f"{len(wanted)} ({listed(wanted, 3)}); check that both use the same names"
-        )
+    refuse(
+        not known.any(),
+        f"{origin}: none of its {len(names)} samples ({listed(names, 3)}) is one of the table's "
+        f"{len(wanted)} ({listed(wanted, 3)}); check that both use the same names",
+    )
     keep = known & (~np.isnan(cells) if cells.dtype.kind == "f" else cells != "")[rows]
-    if not keep.any():
-        raise TableError(f"{origin}: column {quoted(column)} holds no label for any sample")
+    refuse(not keep.any(), f"{origin}: column {quoted(column)} holds no label for any sample")
     y = cells[rows[keep]]
     y = y if positive is None else _is_positive(origin, column, y, positive)
     n_without_row, n_missing = int((~known).sum()), int((known & ~keep).sum())
@@ -229,12 +223,10 @@ def select_numbers(
     numbers = np.full(len(rows), np.nan)
     for i in np.flatnonzero(rows >= 0):
         cell = str(cells[rows[i]])
-        if number_problem(cell) is not None:
-            sample = quoted(source.sample_names[rows[i]])
-            raise TableError(
-                f"{origin}: sample {sample}, column {quoted(column)}: {quoted(cell)} is not a number; "
-                "correct it, or leave the cell empty where it is missing"
-            )
+        sample = quoted(source.sample_names[rows[i]])
+        where = f"{origin}: sample {sample}, column {quoted(column)}: {quoted(cell)}"
+        cure = "correct it, or leave the cell empty where it is missing"
+        refuse(number_problem(cell), f"{where} is not a number; {cure}")
         numbers[i] = np.nan if cell in MISSING else float(cell)
     return numbers
 
@@ -247,14 +239,11 @@ def _find_column(
         origin, columns = "the table", source.labels
     else:
         origin, columns = source.path, source.columns
-    if column not in columns:
-        raise TableError(
-            f"{origin}: there is no label column {quoted(column)}; there is {listed(columns, 10) or 'none'}"
-        )
+    absent = f"{origin}: there is no label column {quoted(column)}"
+    refuse(column not in columns, f"{absent}; there is {listed(columns, 10) or 'none'}")
     names = source.sample_names.tolist()
     repeated = listed(repeated_names(names))
-    if repeated:
-        raise TableError(f"labels: {repeated} occurs more than once; names must differ")
+    refuse(repeated, f"labels: {repeated} occurs more than once; names must differ")
     places = {name: row for row, name in enumerate(names)}
     wanted = names if sample_names is None else map(str, sample_names)
     rows = np.array([places.get(name, -1) for name in wanted], dtype=np.intp)
@@ -268,14 +257,10 @@ def _is_positive(origin: str, column: str, y: np.ndarray, positive: str | float)
         return float(str(cell)) if is_number(str(cell)) else str(cell)
 
     hits = np.array([value(cell) == value(positive) for cell in y.tolist()])
-    if not hits.any():
-        found = listed(np.unique(y).tolist(), 10)
-        raise TableError(
-            f"{origin}: no label in {quoted(column)} is {quoted(positive)}; there is {found}"
-        )
-    if hits.all():
-        what = f"every label in {quoted(column)} is {quoted(positive)}"
-        raise TableError(f"{origin}: {what}; two classes are needed")
+    what = f"label in {quoted(column)} is {quoted(positive)}"
+    found = listed(np.unique(y).tolist(), 10)
+    refuse(not hits.any(), f"{origin}: no {what}; there is {found}")
+    refuse(hits.all(), f"{origin}: every {what}; two classes are needed")
     return hits.astype(np.int64)
 
 
@@ -349,23 +334,22 @@ def survival_labels(time, event, horizon: float) -> SurvivalLabels:
             columns[name] = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
             raise TableError(f"{name} must hold numbers, NaN where missing") from None
-        if columns[name].ndim != 1:
-            raise TableError(f"{name} must be one-dimensional, not {columns[name].ndim}")
+        ndim = columns[name].ndim
+        refuse(ndim != 1, f"{name} must be one-dimensional, not {ndim}")
     time, event = columns.values()
-    if time.shape != event.shape:
-        raise TableError(f"time has {len(time)} entries, event has {len(event)}; they must agree")
-    if not (np.isfinite(horizon) and horizon > 0):
-        raise TableError(f"the horizon must be a positive time, not {horizon}")
-    if (time < 0).any() or np.isinf(time).any():
-        raise TableError("a time is negative or infinite; leave it empty where it is not known")
-    other = event[~np.isnan(event) & (event != 0) & (event != 1)]
-    if other.size:
-        raise TableError(
-            f"event must be 1 (came), 0 (did not come) or empty (not known), not {other[0]:g}"
-        )
+    counts = f"time has {len(time)} entries, event has {len(event)}"
+    refuse(time.shape != event.shape, f"{counts}; they must agree")
+    is_time = np.isfinite(horizon) and horizon > 0
+    refuse(not is_time, f"the horizon must be a positive time, not {horizon}")
+    is_wrong = (time < 0).any() or np.isinf(time).any()
+    refuse(is_wrong, "a time is negative or infinite; leave it empty where it is not known")
+    other = event[~np.isnan(event) & (event != 0) & (event != 1)][:1].tolist()
+    allowed = "event must be 1 (came), 0 (did not come) or empty (not known)"
+    if other:
+        raise TableError(f"{allowed}, not {other[0]:g}")
     missing = np.isnan(time) | np.isnan(event)
     late = ~missing & (time > horizon)
     came = ~missing & (time <= horizon) & (event == 1)
     keep = late | came
-    counts = (int(part.sum()) for part in (came, late, ~missing & ~keep, missing))
-    return SurvivalLabels(keep, came[keep].astype(np.int64), *counts)
+    sizes = (int(part.sum()) for part in (came, late, ~missing & ~keep, missing))
+    return SurvivalLabels(keep, came[keep].astype(np.int64), *sizes)

@@ -12,7 +12,7 @@ import numpy as np
 
 from suquan.io._cells import label_array, text_array
 from suquan.io._delimited import open_delimited
-from suquan.io._errors import TableError, file_errors, listed
+from suquan.io._errors import TableError, file_errors, listed, refuse
 from suquan.io._headed import open_gct, open_series_matrix
 from suquan.io._kinds import DELIMITERS, kind_of_file
 from suquan.io._matrices import open_h5ad
@@ -92,8 +92,7 @@ def read_table(
     source = open_source(path, options)
     with file_errors(source.path):
         blocks = list(source.blocks())
-        if not blocks:
-            raise TableError("holds a header and no rows")
+        refuse(not blocks, "holds a header and no rows")
         return _table(source, Block.join(blocks, source.orientation), slice(None), label_array)
 
 
@@ -165,20 +164,19 @@ def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
     path = Path(path)
     with file_errors(path):
         kind, gzipped = kind_of_file(path)
-        if options.layer is not None and kind != "h5ad":
-            raise TableError(f"layers are a part of h5ad files, not of {kind}; leave layer out")
+        has_none = options.layer is not None and kind != "h5ad"
+        refuse(has_none, f"layers are a part of h5ad files, not of {kind}; leave layer out")
         place = OWN_PLACE.get(kind, options.samples)
-        if options.samples not in ("auto", place):
-            raise TableError(f"a {kind} file has its samples in {place}; leave samples out")
+        is_elsewhere = options.samples not in ("auto", place)
+        refuse(is_elsewhere, f"a {kind} file has its samples in {place}; leave samples out")
         if kind in TEXT_OPENERS:
             text = TextFile(path, gzipped, DELIMITERS[kind])
             source = TEXT_OPENERS[kind](text, kind, options)
         else:
             source = OPENERS[kind](path, kind, options)
         absent = listed(name for name in options.label_columns if name not in source.labels)
-        if kind in OWN_PLACE and absent:
-            found = listed(source.labels) or "none"
-            raise TableError(f"there is no label {absent}; there is {found}")
+        found = listed(source.labels) or "none"
+        refuse(kind in OWN_PLACE and absent, f"there is no label {absent}; there is {found}")
     return source
 
 
@@ -199,9 +197,9 @@ def _table(source: Source, block: Block, part: slice, as_label=text_array) -> Ta
     values = np.ascontiguousarray(values)
     side = source.stored_orientation or source.orientation
     table = Table(values, samples, features, labels, side, source.kind)
-    infinite = np.isinf(values)
-    if infinite.any():
-        i, j = np.argwhere(infinite)[0]
+    infinite = np.argwhere(np.isinf(values))
+    if len(infinite):
+        i, j = infinite[0]
         raise TableError(
             f"{listed([samples[i]])}, feature {listed([features[j]])}: the value is "
             "infinite; a table holds finite numbers and missing values"
@@ -219,8 +217,7 @@ def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
             as_names([*sorted(seen.intersection(names)), *names], "sample")
             yield _table(source, block, slice(len(seen), len(seen) + len(names)))
             seen.update(names)
-        if not seen:
-            raise TableError("holds a header and no rows")
+        refuse(not seen, "holds a header and no rows")
 
 
 def _regroup(blocks: Iterator[Block], n_rows: int) -> Iterator[Block]:
@@ -246,8 +243,7 @@ def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
         for block in source.blocks():
             names.append(block.names)
             tiles.add(block.values)
-        if not names:
-            raise TableError("holds a header and no rows")
+        refuse(not names, "holds a header and no rows")
         features = np.concatenate(names)
         step = n_samples or rows_at_once(len(features))
         for start in range(0, len(source.column_names), step):

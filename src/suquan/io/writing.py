@@ -1,16 +1,17 @@
 """Writing tables: at once, or in blocks of samples with bounded memory."""
 
 import os
-import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from suquan.io._errors import TableError, file_errors, listed
+from suquan._files import replaced
+from suquan.io._errors import file_errors, listed, refuse
 from suquan.io._headed import write_gct
-from suquan.io._kinds import KNOWN, kind_of_name
+from suquan.io._kinds import KNOWN, TEXT_KINDS, kind_of_name
 from suquan.io._matrices import write_h5ad
 from suquan.io._npz import write_npz
 from suquan.io._parquet import write_parquet_columns, write_parquet_rows
@@ -87,12 +88,14 @@ class TableWriter(AbstractContextManager):
     def __init__(self, path: str | os.PathLike, *, orientation: str = "rows"):
         self.path = Path(path)
         with file_errors(self.path):
-            self.kind = kind_of_name(self.path)
+            self.kind, self._gzipped = kind_of_name(self.path)
+            is_read = self.kind in TEXT_KINDS and "_series_matrix" in self.path.name
+            what = "series matrix files are read, not written"
+            refuse(is_read, f"{what}; choose another kind ({KNOWN})")
             check_destination(self.path)
         if orientation not in ("rows", "columns"):
             raise ValueError(f"orientation must be 'rows' or 'columns', got {orientation!r}")
         self.orientation = orientation
-        self._hidden = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         self._target: Target | None = None
         self._closed = False
 
@@ -107,18 +110,13 @@ class TableWriter(AbstractContextManager):
         if self._closed:
             raise ValueError(f"{self.path}: the table is complete; open another writer")
         with file_errors(self.path, UnicodeEncodeError):
-            if np.isinf(block.values).any():
-                raise TableError("a value is infinite; tables hold finite numbers")
-            if self._target is None:
-                self._target = self._start(block)
-            target, names = self._target, block.sample_names.tolist()
-            if target.features != block.feature_names.tolist():
-                raise TableError("a block has other features than the first")
-            if list(target.parts) != list(block.labels):
-                raise TableError("a block has other label columns than the first")
+            refuse(np.isinf(block.values).any(), "a value is infinite; tables hold finite numbers")
+            target, names = self._target or self._start(block), block.sample_names.tolist()
+            others = "a block has other {} than the first"
+            refuse(target.features != block.feature_names.tolist(), others.format("features"))
+            refuse(list(target.parts) != list(block.labels), others.format("label columns"))
             repeated = listed(name for name in names if name in target.samples)
-            if repeated:
-                raise TableError(f"{repeated} was written before; names must differ")
+            refuse(repeated, f"{repeated} was written before; names must differ")
             target.samples.update(dict.fromkeys(names))
             for name, column in block.labels.items():
                 target.parts[name].append(column)
@@ -126,14 +124,18 @@ class TableWriter(AbstractContextManager):
 
     def _start(self, block: Table) -> Target:
         """Start the writer of the kind, with what the first block says."""
-        if not block.n_features:
-            raise TableError("the table has no features")
-        features, dtype = block.feature_names.tolist(), block.values.dtype
-        parts: dict[str, list[np.ndarray]] = {name: [] for name in block.labels}
-        target = Target(self._hidden, *self.kind, features, dtype, parts)
-        self._writer = WRITERS[target.kind][self.orientation == "columns"](target)
+        refuse(not block.n_features, "the table has no features")
+        self._target = Target(
+            self.path,
+            self.kind,
+            self._gzipped,
+            block.feature_names.tolist(),
+            block.values.dtype,
+            {name: [] for name in block.labels},
+        )
+        self._writer = _in_place(WRITERS[self.kind][self.orientation == "columns"], self._target)
         next(self._writer)
-        return target
+        return self._target
 
     def close(self) -> None:
         """Complete the file and give it its name."""
@@ -142,11 +144,10 @@ class TableWriter(AbstractContextManager):
         self._closed = True
         try:
             with file_errors(self.path, UnicodeEncodeError):
-                if self._target is None or not self._target.samples:
-                    raise TableError("there was no sample to write")
+                is_empty = self._target is None or not self._target.samples
+                refuse(is_empty, "there was no sample to write")
                 with suppress(StopIteration):
                     self._writer.send(None)
-                os.replace(self._hidden, self.path)
         except BaseException:
             self.abandon()
             raise
@@ -156,7 +157,6 @@ class TableWriter(AbstractContextManager):
         self._closed = True
         if self._target is not None:
             self._writer.close()
-        self._hidden.unlink(missing_ok=True)
 
     def __exit__(self, kind, *_) -> None:
         if kind is None:
@@ -165,13 +165,14 @@ class TableWriter(AbstractContextManager):
             self.abandon()
 
 
+def _in_place(write: Callable[[Target], Writer], target: Target) -> Writer:
+    """Run a writer on a temporary file that takes the target's place at the end."""
+    with replaced(target.path) as new:
+        yield from write(replace(target, path=new))
+
+
 def check_destination(path: Path) -> None:
     """Refuse a place that cannot be written to, before the work begins."""
-    if "_series_matrix" in path.name:
-        raise TableError(
-            f"series matrix files are read, not written; choose another kind ({KNOWN})"
-        )
-    if path.is_dir():
-        raise TableError("this is a directory; give a file")
-    if not path.resolve().parent.is_dir():
-        raise TableError(f"there is no folder {path.parent}; make it first")
+    refuse(path.is_dir(), "this is a directory; give a file")
+    is_nowhere = not path.resolve().parent.is_dir()
+    refuse(is_nowhere, f"there is no folder {path.parent}; make it first")
