@@ -1,7 +1,8 @@
 """All rules of choice, applied to what was kept: ``python -m experiments.no_harm.table --parts DIR --out DIR``.
 
 Comes in: the parts of ``run``. Goes out: ``scores.csv`` (one row per problem and rule), ``no_harm.csv`` (every
-rule against the start) and ``verdict.csv`` (what the verdict of ``compare`` would say).
+rule against the start), ``verdict.csv`` (what the verdict of ``compare`` would say), and the tables of
+docs/design/no_harm.md in ``tables.md``.
 """
 
 from __future__ import annotations
@@ -20,11 +21,38 @@ from suquan.methods import METHODS
 from suquan.model_selection import choose
 from suquan.statistics import corrected_difference
 
-from ..tables import Row, column, distinct, where, write_rows
+from ..tables import Row, column, distinct, read_rows, where, write_rows
 from .families import WEIGHTS
 
 # Parts of a standard error by which a target must beat the start.
 PRICES = (0.0, 0.5, 1.0)
+# Columns of the tables on the page, by their rules.
+SHOWN = {
+    "learned": "learned (as before)",
+    "learned 0": "learned, if better",
+    "learned 0.5": "… by ½ s.e.",
+    "learned 1": "… by 1 s.e.",
+    "half": "half-way",
+    "better 0.5": "better of both, by ½ s.e.",
+    "stairs 0": "stairs, if better",
+    "stairs 0.5": "**stairs, ½ s.e.**",
+    "stairs 1": "stairs, 1 s.e.",
+}
+SHOWN_ONE_FIT = {
+    "one fit, learned": "learned (as before)",
+    "one fit, half": "half-way",
+    "one fit, own: start or learned": "lower loss, own folds",
+    "one fit, second: best mixture": "best mixture, second partition",
+    "one fit, honest: best mixture": "best mixture, f without the fold",
+    "one fit, honest: learned by 2 errors": "learned by 2 s.e., f without the fold",
+}
+SHOWN_VARIANTS = {
+    f"{variant}, {rule}": f"{told}: {rule}"
+    for variant, told in (
+        ("knots_10", "10 knots"), ("knots_5", "5 knots"), ("departure", "penalty on f − f_start")
+    )
+    for rule in ("learned", "stairs 0.5")
+}  # fmt: skip
 
 
 def rules(part: dict[str, Any], n_folds: int | None = None) -> dict[str, float]:
@@ -129,7 +157,10 @@ def _rows(part: dict[str, Any]) -> Iterator[Row]:
 def no_harm(rows: list[Row]) -> list[Row]:
     """Every rule against the start of the same kind: mean difference over the draws, with a t interval."""
     table = []
-    for kind, problem, n in dict.fromkeys((r["kind"], r["problem"], r["n"]) for r in rows):
+    kinds = ("simulated", "expression", "cifar10", "variants")
+    groups = {(kinds.index(r["kind"]), r["problem"], r["n"]) for r in rows}
+    for place, problem, n in sorted(groups):
+        kind = kinds[place]
         own = where(rows, kind=kind, problem=problem, n=n)
         for rule in distinct(own, "rule"):
             start = "one fit, start" if rule.startswith("one fit") else "start"
@@ -178,6 +209,45 @@ def verdicts(parts: list[dict[str, Any]]) -> list[Row]:
     ]
 
 
+def tables(rows: list[Row], told: list[Row]) -> str:
+    """Tables of the page, from ``no_harm.csv`` and ``verdict.csv``."""
+    simulated = where(rows, kind="simulated")
+    blocks = [
+        _differences([row for row in rows if row["kind"] != "variants"], SHOWN, "start"),
+        _differences(simulated, SHOWN_ONE_FIT, "one fit, start"),
+        _differences(where(rows, kind="variants"), SHOWN_VARIANTS, "start"),
+        _answers(told),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _differences(rows: list[Row], shown: dict[str, str], start: str) -> str:
+    """Mean difference to the start, and in brackets the lower end of its interval."""
+    lines = [f"| true target or data | n | draws | start | {' | '.join(shown.values())} |"]
+    lines.append("|---|---:|---:|---:" + "|---:" * len(shown) + "|")
+    for problem, n in dict.fromkeys((row["problem"], row["n"]) for row in rows):
+        own = {row["rule"]: row for row in where(rows, problem=problem, n=n)}
+        if start in own:
+            cells = [f"{own[k]['minus_start']:+.4f} ({own[k]['low']:+.4f})" for k in shown]
+            first = f"| {problem} | {n or ''} | {own[start]['draws']} | {own[start]['auc']:.4f} | "
+            lines.append(first + " | ".join(cells) + " |")
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _answers(told: list[Row]) -> str:
+    """How often the verdict says "helps" and "hurts", and the mean difference to the best fixed target."""
+    shown = ("learned", "stairs 0.5")
+    lines = ["| true target | comparisons | learned: helps, hurts | stairs, ½ s.e.: helps, hurts |"]
+    lines.append("|---|---:|---:|---:|")
+    for target in distinct(told, "target"):
+        own = {row["rule"]: row for row in where(told, target=target)}
+        cells = [
+            f"{own[k]['helps']}, {own[k]['hurts']} ({own[k]['difference']:+.4f})" for k in shown
+        ]
+        lines.append(f"| {target} | {own['learned']['comparisons']} | {' | '.join(cells)} |")
+    return "\n".join(lines) if told else ""
+
+
 def main() -> None:
     """Read the parts and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -193,8 +263,9 @@ def main() -> None:
     write_rows(options.out / "scores.csv", rows)
     write_rows(options.out / "no_harm.csv", no_harm(rows))
     told = verdicts(parts)
-    if told:
-        write_rows(options.out / "verdict.csv", told)
+    write_rows(options.out / "verdict.csv", told)
+    kept = [read_rows(options.out / "no_harm.csv"), read_rows(options.out / "verdict.csv")]
+    (options.out / "tables.md").write_text(tables(*kept), encoding="utf-8")
 
 
 if __name__ == "__main__":
