@@ -210,6 +210,13 @@ def test_share(splits: Splits) -> float:
     return float(np.mean([len(test) / len(train) for train, test in splits]))
 
 
+def corrected_error(values: np.ndarray, test_share: float) -> float:
+    """Standard error s·√(1/J + n_test/n_train) of a mean over J folds; 0 for one fold."""
+    if len(values) < 2:
+        return 0.0
+    return float(np.std(values, ddof=1) * np.sqrt(1.0 / len(values) + test_share))
+
+
 # -- scores ---------------------------------------------------------------------------------------
 
 

@@ -16,11 +16,17 @@ from sklearn.utils import check_random_state
 
 from suquan._blocks import is_dask_array
 from suquan.fitting import Settings, check_method, check_real, encode, forget
-from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
+from suquan.folds import (
+    Candidate,
+    OutputScorer,
+    RankedData,
+    corrected_error,
+    make_splits,
+    test_share,
+)
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
 from suquan.methods import Method, resolve_method
 from suquan.ranking import check_choice
-from suquan.statistics import corrected_error
 
 # Automatic grids in units of the number of features; see docs/design/selection.md.
 ALPHA_RANGE = (1e-6, 1e-1)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from suquan.folds import corrected_error
+
 
 class Difference(NamedTuple):
     """Mean difference of two methods over J folds, its interval, and t with J − 1 degrees of freedom."""
@@ -14,13 +16,6 @@ class Difference(NamedTuple):
     high: float
     t: float
     p_value: float
-
-
-def corrected_error(values: np.ndarray, test_share: float) -> float:
-    """Standard error s·√(1/J + n_test/n_train) of a mean over J folds; 0 for one fold."""
-    if len(values) < 2:
-        return 0.0
-    return float(np.std(values, ddof=1) * np.sqrt(1.0 / len(values) + test_share))
 
 
 def corrected_difference(
