@@ -30,16 +30,17 @@ from ..expression.data import load_dataset
 from ..stages import Task
 from .families import Families, Grid, fold_scores
 
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "no_harm"
 N_FEATURES, N_TEST = 500, 2000
 # Draws by the number of samples: of the normal target, and of each unlisted one.
-DRAWS = {100: (40, 10), 200: (40, 10), 500: (40, 6), 1000: (10, 5), 2000: (10, 5)}
+DRAWS = {100: (40, 40), 200: (40, 10), 500: (40, 8), 1000: (10, 5), 2000: (10, 5)}
 SETS = (
     "breast_vdx150", "breast_veer78", "breast_nki295", "dlbcl_chop414",
     "breast_sotiriou99", "breast_gse3143", "breast_biospear614",
 )  # fmt: skip
 PAIRS = ((0, 7), (3, 5), (1, 9), (0, 8), (2, 4), (0, 1), (2, 6), (4, 7), (5, 8), (6, 9))
 PICTURES = (300, 1000, 10_000)
-N_VERDICTS = 6  # of each true target
+N_VERDICTS = 4  # of each true target
 VARIANTS = {
     "knots_10": (Grid(n_knots=10), ""),
     "knots_5": (Grid(n_knots=5), ""),
