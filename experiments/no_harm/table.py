@@ -229,6 +229,7 @@ def _differences(rows: list[Row], shown: dict[str, str], start: str) -> str:
         own = {row["rule"]: row for row in where(rows, problem=problem, n=n)}
         if start in own:
             cells = [f"{own[k]['minus_start']:+.4f} ({own[k]['low']:+.4f})" for k in shown]
+            cells = [cell.replace("+nan", "–") for cell in cells]
             first = f"| {problem} | {n or ''} | {own[start]['draws']} | {own[start]['auc']:.4f} | "
             lines.append(first + " | ".join(cells) + " |")
     return "\n".join(lines) if len(lines) > 2 else ""
