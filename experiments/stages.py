@@ -56,6 +56,8 @@ class Experiment:
         ``sections(settings, folder)``: sections of the report.
     parts_in_parallel : bool
         Whether parts run side by side (else each uses all processes itself).
+    check : callable or None
+        ``check(settings, data)``: raises ValueError before anything is written if the data cannot be used.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Experiment:
     figures: Callable[[Any, Path], Sequence[tuple[str, Any]]]
     sections: Callable[[Any, Path], list[Section]]
     parts_in_parallel: bool = True
+    check: Callable[[Any, Path | None], None] | None = None
 
 
 # -- settings ---------------------------------------------------------------------------------------
@@ -89,7 +92,7 @@ def make_settings(experiment: Experiment, protocol: str, changes: dict[str, Any]
 def _like(present: Any, name: str, value: Any) -> Any:
     """A given value in the type of the present one."""
     if isinstance(present, tuple):
-        if not isinstance(value, list) or not value:
+        if not isinstance(value, list) or (present and not value):
             raise ValueError(f"{name} takes a list, such as {json.dumps(present)}; got {value!r}.")
         return tuple(tuple(item) if isinstance(item, list) else item for item in value)
     if isinstance(present, int) and not isinstance(present, bool) and not isinstance(value, int):

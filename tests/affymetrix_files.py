@@ -76,6 +76,91 @@ def cel_4(intensity, n_rows, n_cols, *, chip_type="Test3", masked=(), outliers=(
     return head + cells + points + n_sub_grids * grid
 
 
+def wide(value):
+    """Text of the Command Console: its length in characters, and two bytes for each, high byte first."""
+    return struct.pack(">i", len(value)) + value.encode("utf-16-be")
+
+
+def narrow(value):
+    """Bytes after their length."""
+    data = value if isinstance(value, bytes) else value.encode("ascii")
+    return struct.pack(">i", len(data)) + data
+
+
+def parameters(values):
+    """Count, then name, value and type: numbers in 16 bytes, of which the first four count."""
+    data = struct.pack(">i", len(values))
+    for name, value in values.items():
+        if isinstance(value, str):
+            data += wide(name) + narrow(value.encode("utf-16-be")) + wide("text/plain")
+        elif isinstance(value, bytes):
+            data += wide(name) + narrow(value) + wide("text/ascii")
+        else:
+            kind, form = ("float", ">f") if isinstance(value, float) else ("integer-32", ">i")
+            packed = struct.pack(form, value).ljust(16, b"\0")
+            data += wide(name) + narrow(packed) + wide(f"text/x-calvin-{kind}")
+    return data
+
+
+def data_header(kind, values, parents=()):
+    """Type of the data, identifier, date, locale, parameters, and the headers of the files it was made from."""
+    head = narrow(kind) + narrow("0000065535-1147280233-0000005844") + wide("2006-05-10T10:57:13Z")
+    head += wide("en-US") + parameters(values)
+    return head + struct.pack(">i", len(parents)) + b"".join(parents)
+
+
+def command_console(kind, values, tables, *, parents=(), n_groups=1):
+    """A generic file with one data group; `tables` maps names to (columns (name, type, form), rows)."""
+    head = data_header(kind, values, parents)
+    group_place = 10 + len(head)
+    name = wide("Default Group")
+    place = group_place + 12 + len(name)
+    data = struct.pack(">BBiI", 59, 1, n_groups, group_place) + head
+    data += struct.pack(">IIi", 0, place, len(tables)) + name
+    for title, (columns, rows) in tables.items():
+        about = wide(title) + parameters({}) + struct.pack(">I", len(columns))
+        for column, number, form in columns:
+            about += wide(column) + struct.pack(">bi", number, struct.calcsize(">" + form))
+        about += struct.pack(">I", len(rows))
+        form = ">" + "".join(form for _, _, form in columns)
+        cells = b"".join(struct.pack(form, *row) for row in rows)
+        start = place + 8 + len(about)
+        place = start + len(cells)
+        data += struct.pack(">II", start, place) + about + cells
+    return data
+
+
+def cel_1(intensity, n_rows, n_cols, *, chip_type="Test3", masked=(), outliers=(), **options):
+    """Command Console: the generic format with five data sets."""
+    cells = range(n_rows * n_cols)
+    points = [("X", 2, "h"), ("Y", 2, "h")]
+    tables = {
+        "Intensity": ([("Intensity", 6, "f")], [(intensity[cell],) for cell in cells]),
+        "StdDev": ([("StdDev", 6, "f")], [(12.5 + cell % n_cols,) for cell in cells]),
+        "Pixel": ([("Pixel", 2, "h")], [(20 + cell // n_cols,) for cell in cells]),
+        "Outlier": (points, outliers),
+        "Mask": (points, masked),
+    }
+    values = {
+        "affymetrix-array-type": chip_type,
+        "affymetrix-algorithm-name": "Percentile",
+        "affymetrix-algorithm-param-OutlierHigh": 1.5,
+        "program-company": b"Affymetrix",
+        "affymetrix-cel-cols": n_cols,
+        "affymetrix-cel-rows": n_rows,
+    }
+    scan = {
+        "affymetrix-dat-header": dat_header(chip_type, n_cols),
+        "affymetrix-array-type": "other",
+    }
+    grandparent = data_header("affymetrix-calvin-array", {"affymetrix-array-id": "17"})
+    parent = data_header("affymetrix-calvin-scan-acquisition", scan, [grandparent])
+    values |= options.pop("values", {})
+    tables |= options.pop("tables", {})
+    kind = options.pop("kind", "affymetrix-calvin-intensity")
+    return command_console(kind, values, tables, parents=[parent, grandparent], **options)
+
+
 def set_cells(sets, n_cols):
     """For every set its cells (x, y, atom, probe base, target base): perfect match, then mismatch below it."""
     for name, pm_cells in sets.items():

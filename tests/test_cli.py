@@ -18,6 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from typer.testing import CliRunner
 
 import suquan
+from suquan._progress import Progress
 from suquan.cli import main
 from suquan.cli._app import app
 from suquan.cli._interrupts import safe_interrupts
@@ -572,6 +573,12 @@ def test_numbers_as_labels_are_classes(data, tmp_path):
         (["--label", "relapse", "--sample-column", "id"], "no column 'id'"),
         (["--label", "relapse", "-o", "nowhere/m.suquan"], "no folder"),
         (["--label", "relapse", "--n-knots", "99"], "n_knots"),
+        (["--label", "relapse", "--n-targets", "3"], "--n-targets is for the method multi"),
+        (["--label", "relapse", "--method", "multi", "--n-targets", "99"], "n_knots − 1 = 11"),
+        (
+            ["--label", "relapse", "--method", "matrix", "--workers", "2"],
+            "matrix holds its samples",
+        ),
     ],
 )
 def test_fit_explains_mistakes(data, tmp_path, change, match, monkeypatch):
@@ -630,10 +637,36 @@ def test_inspect_shows_what_the_model_holds(model):
 
 
 def test_inspect_reads_every_kind_of_model(tmp_path):
-    stored = Path(__file__).parent / "data" / "models" / "schema1"
+    stored = Path(__file__).parent / "data" / "models" / "schema2"
     for path in sorted(stored.glob("*.suquan")):
         assert suquan.load_model(path).__class__.__name__ in succeed("inspect", path).stdout
         json.loads(succeed("inspect", path, "--json").stdout)
+
+
+def test_several_targets_from_fit_to_score(data, tmp_path):
+    path, scores = tmp_path / "m.suquan", tmp_path / "s.csv"
+    labels = ["--labels", data / "labels.csv", "--label", "relapse"]
+    several = ["--method", "multi", "--n-targets", "2", *QUICK]
+    told = json.loads(
+        succeed("fit", data / "table.csv", *labels, *several, "-o", path, "--json").stdout
+    )
+    model = suquan.load_model(path)
+    assert told["n_targets"] == model.n_targets_ == 2
+    assert told["n_features_used"] == 12
+    succeed("predict", path, data / "table.csv", "-o", scores)
+    table = read_table(data / "table.csv", samples="rows")
+    frame = pd.DataFrame(table.values, columns=table.feature_names)
+    given = [float(row["score"]) for row in read_csv(scores)]
+    assert_allclose(given, model.decision_function(frame))
+    assert "share of the norm" in succeed("inspect", path).stdout
+    told = json.loads(succeed("inspect", path, "--json").stdout)
+    assert [row["singular_value"] for row in told["targets"]] == model.singular_values_.tolist()
+    assert_allclose(sum(row["share"] for row in told["targets"]), 1.0)
+    weights = np.abs(model.coef_).reshape(-1, 12).sum(axis=0)
+    assert_allclose(told["top_features"][0]["weights"], [weights.max()])
+    arguments = [data / "table.csv", "--target", path, "-o", tmp_path / "n.csv"]
+    assert "has 2 targets" in fail("normalize", *arguments)
+    fail("fit", data / "table.csv", *labels, "--n-targets", "0", "-o", path, code=2)
 
 
 def test_quiet_says_nothing_and_json_only_one_object(data, model, tmp_path):
@@ -748,7 +781,7 @@ def test_compare_writes_tables_figures_model_and_report(data, tmp_path):
 
 def test_compare_does_regression_and_several_classes(data, tmp_path):
     labels = ["--labels", data / "labels.csv"]
-    common = [data / "table.csv", *labels, *COMPARE, "--json", "-q"]
+    common = [data / "table.csv", *labels, *COMPARE[:-1], "normal,crossfit", "--json", "-q"]
     for column, extra, scoring in (
         ("marker", ["--task", "regression"], "r2"),
         ("stage", [], "roc_auc_ovr"),
@@ -771,6 +804,20 @@ def test_compare_takes_all_methods_that_can_do_the_task():
     assert "svd" in methods("a", "b")
     assert "svd" not in methods("a", "b", "c")
     assert "svd" not in methods()
+    assert not {"matrix", "multi"} & set(methods("a", "b"))
+
+
+def test_compare_without_crossfit_keeps_the_best_learned_model(data, tmp_path):
+    out = tmp_path / "out"
+    labels = ["--labels", data / "labels.csv", "--label", "relapse", *COMPARE[:-1]]
+    several = ["uniform,multi,matrix", "--n-targets", "2"]
+    succeed("compare", data / "table.csv", *labels, *several, "--out", out)
+    rows = {row["method"]: float(row["mean"]) for row in read_csv(out / "summary.csv")}
+    best = max(("multi", "matrix"), key=rows.__getitem__)
+    assert suquan.load_model(out / "model.suquan").method_ == best
+    assert "Share of the norm" in (out / "report.html").read_text()
+    message = fail("compare", data / "table.csv", *labels, "bnd,normal", *several[1:], "-o", out)
+    assert "--n-targets is for the method multi" in message
 
 
 def test_compare_explains_mistakes(data, tmp_path):
@@ -793,7 +840,6 @@ def test_a_real_process_ends_with_the_right_code_and_one_line(model, tmp_path):
     assert wrong.returncode == 1
     assert wrong.stdout == ""
     assert len(wrong.stderr.splitlines()) == 1
-    assert script("predict", model).returncode == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -811,9 +857,28 @@ def test_output_into_a_closed_pipe_ends_without_a_traceback(data, model):
     assert "Traceback" not in result.stderr
 
 
+def test_an_interrupted_comparison_ends_with_130_and_goes_on_where_it_was(
+    data, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    arguments = ["compare", data / "own.csv", "--label", "relapse", "--ignore", "age"]
+    arguments += ["--out", out, *QUICK, "--inner-cv", "2x1", "--methods", "normal,uniform"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "advance", lambda *told: signal.raise_signal(signal.SIGINT))
+        result = run(*arguments)
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "suquan compare: interrupted"
+    assert "1 of 4 parts are kept; the same command goes on there" in result.stdout
+    assert not (out / "report.html").exists()
+    assert not list(out.rglob(".writing-*"))
+    assert "continuing: 1 of 4 parts were done already" in succeed(*arguments).stderr
+    assert len(read_csv(out / "folds.csv")) == 6  # with the best fixed target
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_an_interrupted_comparison_ends_with_130_and_goes_on_where_it_was(tmp_path, n_jobs):
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_ends_a_comparison_and_its_processes(tmp_path, n_jobs):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 80))
     names = np.array([f"s{i}" for i in range(150)])
@@ -857,8 +922,8 @@ def test_an_interrupted_comparison_ends_with_130_and_goes_on_where_it_was(tmp_pa
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_an_interrupted_normalisation_leaves_no_file(tmp_path):
     rng = np.random.default_rng(0)
-    names = [np.array([f"{c}{k}" for k in range(n)]) for c, n in (("s", 3000), ("g", 500))]
-    write_table(Table(rng.normal(size=(3000, 500)), *names), tmp_path / "t.csv")
+    names = [np.array([f"{c}{k}" for k in range(n)]) for c, n in (("s", 3000), ("g", 40))]
+    write_table(Table(rng.normal(size=(3000, 40)), *names), tmp_path / "t.csv")
     process = subprocess.Popen(
         [
             sys.executable,
@@ -869,7 +934,7 @@ def test_an_interrupted_normalisation_leaves_no_file(tmp_path):
             "-o",
             str(tmp_path / "out.csv"),
             "--block-samples",
-            "10",
+            "2",
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -940,9 +1005,9 @@ def check_demo(folder, stdout):
 def test_the_demo_does_the_whole_job(tmp_path, monkeypatch):
     from suquan.cli import _demo
 
-    monkeypatch.setattr(_demo, "N_PATIENTS", 90)
+    monkeypatch.setattr(_demo, "N_PATIENTS", 60)
     monkeypatch.setattr(_demo, "N_GENES", 20)
-    monkeypatch.setattr(_demo, "METHODS", ("normal", "uniform", "crossfit"))
+    monkeypatch.setattr(_demo, "METHODS", ("normal", "crossfit"))
     folder = tmp_path / "demo"
     shown = succeed("demo", "--out", folder, "--seed", "1").stdout
     check_demo(folder, shown)

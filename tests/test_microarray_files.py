@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from affymetrix_files import cdf_text, cdf_xda, cel_3, cel_4
+from affymetrix_files import cdf_text, cdf_xda, cel_1, cel_3, cel_4
 from data_files import data_file
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ N_ROWS, N_COLS = 8, 6
 SETS = {"b_at": [6, 1, 3], "a_s_at": [14, 15], "AFFX-x_at": [24, 28, 26, 29]}
 INTENSITY = np.round(np.random.default_rng(0).gamma(2, 150, size=N_ROWS * N_COLS), 1)
 MASKED, OUTLIERS = [(2, 1), (5, 7)], [(0, 3)]
-CEL = {3: cel_3, 4: cel_4}
+CEL = {1: cel_1, 3: cel_3, 4: cel_4}
 CDF = {"text": cdf_text, "xda": cdf_xda}
 
 
@@ -38,6 +38,7 @@ def make_cdf(kind):
 
 
 VALID = {
+    "cel1": (read_cel, make_cel(1)),
     "cel3": (read_cel, make_cel(3)),
     "cel4": (read_cel, make_cel(4)),
     "text": (read_cdf, make_cdf("text")),
@@ -60,7 +61,7 @@ def write(tmp_path):
 # ----------------------------------------------------------------------------------------------- CEL files
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [1, 3, 4])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_cel_files_are_read(version, pack, write):
     cel = read_cel(write(pack(make_cel(version)), "a.CEL"))
@@ -71,8 +72,11 @@ def test_cel_files_are_read(version, pack, write):
     np.testing.assert_array_equal(cel.n_pixels, 20 + np.arange(N_ROWS * N_COLS) // N_COLS)
     assert cel.masked.tolist() == [1 * N_COLS + 2, 7 * N_COLS + 5]
     assert cel.outliers.tolist() == [3 * N_COLS]
-    assert cel.header["TotalX"] == str(N_COLS)
-    assert cel.header["Algorithm"] == "Percentile"
+    width, algorithm = ("affymetrix-cel-cols", "affymetrix-algorithm-name")
+    if version != 1:
+        width, algorithm = "TotalX", "Algorithm"
+    assert cel.header[width] == str(N_COLS)
+    assert cel.header[algorithm] == "Percentile"
 
 
 def test_cells_of_a_text_file_may_come_in_any_order(write):
@@ -86,6 +90,8 @@ def test_intensities_that_are_not_finite_are_refused(write):
     bad[5] = np.nan
     with pytest.raises(MicroarrayFileError, match="intensity of cell 5"):
         read_cel(write(cel_4(bad, N_ROWS, N_COLS)))
+    with pytest.raises(MicroarrayFileError, match="intensity of cell 5"):
+        read_cel(write(cel_1(bad, N_ROWS, N_COLS)))
     with pytest.raises(MicroarrayFileError, match="finite"):
         read_cel(write(cel_3(bad, N_ROWS, N_COLS)))
 
@@ -132,7 +138,7 @@ def test_bases_are_compared_in_either_case(write):
 # -------------------------------------------------------------------------------------- probe intensities
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [1, 3, 4])
 @pytest.mark.parametrize("kind", ["text", "xda"])
 def test_probe_intensities_are_those_of_the_perfect_matches(version, kind, write):
     paths = [
@@ -170,7 +176,7 @@ def test_one_path_instead_of_a_list_is_refused(write):
         probe_intensities([], write(make_cdf("xda"), "b"))
 
 
-@pytest.mark.parametrize(("version", "kind"), [(3, "text"), (4, "xda")])
+@pytest.mark.parametrize(("version", "kind"), [(1, "xda"), (3, "text"), (4, "xda")])
 def test_rma_from_files_equals_affy(version, kind, write):
     chip = np.load(data_file("rma_test3.npz"))
     side = 126
@@ -208,9 +214,49 @@ def test_other_files_are_refused(kind, write):
         read("there-is-no-such-file")
 
 
-def test_command_console_files_are_named_as_such(write):
-    with pytest.raises(MicroarrayFileError, match=r"Command Console.*apt-cel-convert"):
-        read_cel(write(b"\x3b\x01\x00\x00\x00\x01"))
+def test_a_command_console_file_tells_all_that_it_says(write):
+    cel = read_cel(write(make_cel(1)))
+    assert cel.header["affymetrix-algorithm-param-OutlierHigh"] == "1.5"
+    assert cel.header["program-company"] == "Affymetrix"
+    assert cel.header["affymetrix-array-id"] == "17"  # of a file it was made from
+    assert cel.header["affymetrix-array-type"] == "Test3"  # its own before its parents'
+    unnamed = cel_1(INTENSITY, N_ROWS, N_COLS, values={"affymetrix-array-type": ""})
+    assert read_cel(write(unnamed)).chip_type == "Test3"  # from the scanner's line
+    whole = [(int(value),) for value in INTENSITY]
+    counted = make_cel(1, tables={"Intensity": ([("Intensity", 3, "H")], whole)})
+    np.testing.assert_array_equal(read_cel(write(counted)).intensity, np.ravel(whole))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "affymetrix-calvin-scan-acquisition"}, "scan-acquisition.*Give the CEL file"),
+        ({"kind": "affymetrix-calvin-multi-intensity"}, "multi-intensity.*Give the CEL file"),
+        ({"values": {"affymetrix-cel-rows": N_ROWS + 1}}, "9 rows of 6 columns make 54"),
+        ({"values": {"affymetrix-cel-rows": 0}}, "affymetrix-cel-rows is 0"),
+        ({"values": {"affymetrix-cel-cols": "six"}}, "affymetrix-cel-cols should be an integer"),
+        ({"tables": {"Pixel": ([("Pixel", 2, "h")], [(1,)] * 47)}}, "it has 47 cells"),
+        ({"tables": {"Pixel": ([("Pixel", 7, "8s")], [(b"",)] * 48)}}, "no data set 'Pixel'"),
+        ({"tables": {"Pixel": ([("Pixel", 2, "i")], [(1,)] * 48)}}, "of type 2 and 4 bytes"),
+        ({"tables": {"Pixel": ([("Pixel", 9, "h")], [(1,)] * 48)}}, "of type 9 and 2 bytes"),
+        ({"tables": {"Pixel": ([], [])}}, "data set 3 has 0 columns"),
+        ({"tables": {"Mask": ([("X", 2, "h")], [(1,)])}}, "no data set 'Mask' with 2 columns"),
+        ({"n_groups": 0}, "the number of data groups is 0"),
+    ],
+)
+def test_command_console_files_are_checked(options, message, write):
+    with pytest.raises(MicroarrayFileError, match=message):
+        read_cel(write(make_cel(1, **options)))
+
+
+def test_an_error_names_the_file_and_the_cure(write):
+    data = make_cel(1)
+    for size, message in [
+        (len(data) // 2, "Copy or download the file again"),
+        (1, "Give the file"),
+    ]:
+        with pytest.raises(MicroarrayFileError, match=f"^array.CEL is .*{message}"):
+            read_cel(write(data[:size], "array.CEL"))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +286,7 @@ def test_what_follows_a_version_4_file_is_refused_unless_it_is_padding(write):
 
 
 def test_a_mark_off_the_chip_is_refused(write):
-    for version in (3, 4):
+    for version in (1, 3, 4):
         for point in ((N_COLS, 0), (0, N_ROWS), (-1, 0)):
             with pytest.raises(MicroarrayFileError, match="off a chip"):
                 read_cel(write(make_cel(version, masked=[point])))

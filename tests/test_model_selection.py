@@ -111,12 +111,14 @@ def test_departures_vary_where_there_are_rounds_and_the_start_needs_no_smoothnes
     found = make_candidates(["fixed", "bnd", "crossfit"], *grids)
     start = [c for c in found if c.departure == 0.0]
     crossfit = METHODS["crossfit"]
-    assert start == [Candidate(crossfit, alpha, 0.0, 0, 0.0) for alpha in (1.0, 2.0)]
+    assert start == [Candidate(crossfit, alpha, 0.0, 0, None, 0.0) for alpha in (1.0, 2.0)]
     assert {(c.method.name, c.departure) for c in found} == {
         ("fixed", 1.0), ("bnd", 1.0), ("crossfit", 0.0), ("crossfit", 0.5), ("crossfit", 1.0)
     }  # fmt: skip
-    found = make_candidates(["fixed", "bnd"], *grids, None, [1.0, 0.2])
-    assert [c.departure for c in found] == [1.0, 1.0, 0.2, 0.2, 1.0, 1.0]
+    found = make_candidates(["fixed", "bnd", "multi"], *grids, departures=[1.0, 0.2])
+    tried = [(c.method.name, c.departure) for c in found[::2]]
+    assert tried[:3] == [("fixed", 1.0), ("bnd", 0.2), ("bnd", 1.0)]
+    assert set(tried[3:]) == {("multi", 1.0)}
 
 
 # -- choosing ----------------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ def test_larger_departure_is_chosen_only_where_it_gains_a_part_of_the_standard_e
     gains = np.array([0.02, 0.05, -0.01, 0.04])
     error = np.std(gains, ddof=1) * np.sqrt(1 / 4 + share)
     start = np.full(4, 0.7)
-    candidates = [Candidate(METHODS["crossfit"], 1.0, 0.0, 1, d) for d in (1.0, 0.0, 0.5)]
+    candidates = [Candidate(METHODS["crossfit"], 1.0, 0.0, 1, None, d) for d in (1.0, 0.0, 0.5)]
     a_little = np.array([0.0, 0.002, -0.003, 0.002])
     scores = np.stack([start + gains + a_little, start, start + gains])
     for selection in ("smoothed", "best"):
@@ -196,8 +198,8 @@ def test_larger_departure_is_chosen_only_where_it_gains_a_part_of_the_standard_e
 
 def test_price_of_a_departure_does_not_touch_the_choice_of_the_method():
     candidates = [
-        Candidate(METHODS["crossfit"], 1.0, 0.0, 0, 0.0),
-        Candidate(METHODS["crossfit"], 1.0, 0.0, 1, 1.0),
+        Candidate(METHODS["crossfit"], 1.0, 0.0, 0, None, 0.0),
+        Candidate(METHODS["crossfit"], 1.0, 0.0, 1, None, 1.0),
         Candidate(METHODS["bnd"], 1.0, 0.0, 1),
     ]
     scores = np.array([[0.70, 0.72], [0.70, 0.74], [0.71, 0.74]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..stages import Experiment
 from .plot import figures
 from .report import sections
-from .run import run, tasks
+from .run import check, run, tasks
 from .settings import PROTOCOLS
 from .table import tables
 
@@ -18,5 +18,6 @@ EXPERIMENT = Experiment(
     tables=tables,
     figures=figures,
     sections=sections,
+    check=check,
     parts_in_parallel=False,  # each data set uses all processes itself, fold by fold
 )

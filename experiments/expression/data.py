@@ -10,7 +10,7 @@ import numpy as np
 
 from suquan.datasets import load_geo
 from suquan.io import read_table, select_labels
-from suquan.microarray import rma
+from suquan.microarray import background_correct, rma
 
 # Table 1 of the paper: patients, relapses.
 PAPER_COUNTS = {
@@ -24,11 +24,29 @@ _TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".gct", ".pa
 
 @dataclass(frozen=True)
 class DataSet:
-    """Samples in rows, labels 0 and 1, and the same samples after RMA where raw probes were given."""
+    """Labelled samples, with their probes where raw ones were given.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    y : int ndarray of shape (n_samples,)
+        0 and 1.
+    probes : float64 ndarray of shape (n_samples, n_probes) or None
+        Intensities of the probes without their background.
+    probeset : ndarray of shape (n_probes,) or None
+        Name of each probe's set.
+    """
 
     X: np.ndarray
     y: np.ndarray
-    after_rma: np.ndarray | None = None
+    probes: np.ndarray | None = None
+    probeset: np.ndarray | None = None
+
+
+def from_probes(pm: np.ndarray, probeset: np.ndarray, y: np.ndarray) -> DataSet:
+    """Raw probes of shape (n_probes, n_samples), summarised by median polish alone as the paper's raw data."""
+    raw = rma(pm, probeset, background=False, target_quantiles=None)
+    return DataSet(np.asarray(raw).T, y, np.asarray(background_correct(pm)).T, probeset)
 
 
 def data_folder(data: Path | None) -> Path:
@@ -72,9 +90,7 @@ def _from_npz(path: Path) -> DataSet:
     known = arrays["y"] >= 0
     y = arrays["y"][known].astype(int)
     if "pm" in arrays:
-        pm = arrays["pm"][:, known]
-        raw = rma(pm, arrays["probeset"], background=False, target_quantiles=None)
-        return DataSet(np.asarray(raw).T, y, np.asarray(rma(pm, arrays["probeset"])).T)
+        return from_probes(arrays["pm"][:, known], arrays["probeset"], y)
     X = arrays["X"][known]
     if "n_missing" in arrays:
         X = X[:, arrays["n_missing"] == 0]

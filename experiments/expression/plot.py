@@ -21,19 +21,30 @@ def figures(settings: Any, folder: Path) -> list[tuple[str, Any]]:
     for ax, name in zip(axes, names, strict=True):
         plot_targets(ax, where(targets, dataset=name))
         ax.set_title(name, fontsize="medium")
-    gains, axes = new_figure(1, 1, width=5.5)
+    gains, axes = new_figure(1, 1, width=6.5)
     plot_gains(axes[0], read_rows(folder / "per_dataset.csv"))
     return [("figure4", shown), ("gains", gains)]
 
 
 def plot_targets(ax: Any, targets: list[Row]) -> None:
-    """Learned targets of one outer fold, with mean square 1."""
-    for method in distinct(targets, "method"):
-        rows = where(targets, method=method)
-        ax.plot(column(rows, "place"), column(rows, "target"), color=COLORS[method], label=method)
+    """Learned targets of one outer fold, with mean square 1, each named at its right end."""
+    curves = {name: where(targets, method=name) for name in distinct(targets, "method")}
+    order = sorted(curves, key=lambda name: curves[name][-1]["target"])
+    for k, (method, rows) in enumerate((name, curves[name]) for name in order):
+        x, y = column(rows, "place"), column(rows, "target")
+        ax.plot(x, y, color=COLORS[method])
+        ax.annotate(
+            method,
+            (x[-1], y[-1]),
+            (5, 8 * (2 * k - 1)),  # the lower one below its end, the higher one above
+            textcoords="offset points",
+            color=COLORS[method],
+            va="center",
+            annotation_clip=False,
+        )
+    ax.set_xlim(0, 1)
     ax.set_xlabel("quantile")
     ax.set_ylabel("target")
-    ax.legend(fontsize="small")
 
 
 def plot_gains(ax: Any, rows: list[Row]) -> None:
@@ -44,5 +55,9 @@ def plot_gains(ax: Any, rows: list[Row]) -> None:
     ax.errorbar(
         mean, y, xerr=[mean - low, high - mean], fmt="o", color=COLORS["crossfit"], capsize=3
     )
+    for height, value in zip(y, mean, strict=True):
+        text = f"{value:+.1f}".replace("-", "−")
+        ax.annotate(text, (value, height), (0, 6), textcoords="offset points", ha="center")
+    ax.set_ylim(-0.6, len(rows) - 0.3)
     ax.set_yticks(y, column(rows, "dataset"))
-    ax.set_xlabel("AUC × 100, crossfit minus best fixed target")
+    ax.set_xlabel("AUC × 100, crossfit minus best fixed target (95% interval)")

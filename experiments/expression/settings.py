@@ -17,10 +17,19 @@ class Settings:
     outer_folds, outer_repeats, inner_folds, inner_repeats : int
     alphas, smoothnesses : tuple of float
         Grids in units of the number of features; the paper's are 5·10⁻¹⁰ … 5·10⁻⁴ and 5·10⁻⁵ … 0.5.
+        Smoothness 0 is left out for the paper's SPAV.
     n_knots : int
-        Knots of the learned targets; 0: one per feature, as in the paper.
-    label : str
-        Column of the labels, in tables.
+        Knots of the learned targets; 0: one per feature, as in the paper. svd runs with one per feature too.
+    label, positive : str
+        Column of the labels in tables, and in clinical tables the value of the positive class.
+    cel, clinical, cdf : tuple of str
+        Folders of CEL files, clinical tables and layouts of the chips, in place of `datasets`.
+    time, event, horizon : str, str and float
+        Columns of a clinical table and a time: the positive class has the event up to then. Instead of `label`.
+    sample_column : str
+        Column of a clinical table with the names of the samples; empty: the first.
+    unmatched : str
+        "error": refuse CEL files without clinical row and the reverse; "drop": leave them out.
     """
 
     datasets: tuple[str, ...] = (
@@ -36,10 +45,19 @@ class Settings:
     outer_repeats: int = 5
     inner_folds: int = 3
     inner_repeats: int = 5
-    alphas: tuple[float, ...] = tuple(10.0**k for k in range(-9, 0))
+    alphas: tuple[float, ...] = tuple(10.0**k for k in range(-7, 1))
     smoothnesses: tuple[float, ...] = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-    n_knots: int = 0
+    n_knots: int = 30
     label: str = "label"
+    positive: str = "1"
+    cel: tuple[str, ...] = ()
+    clinical: tuple[str, ...] = ()
+    cdf: tuple[str, ...] = ()
+    time: str = ""
+    event: str = ""
+    horizon: float = 0.0
+    sample_column: str = ""
+    unmatched: str = "error"
 
 
 PROTOCOLS = {
@@ -49,6 +67,5 @@ PROTOCOLS = {
         inner_repeats=2,
         alphas=(1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
         smoothnesses=(0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
-        n_knots=30,
     ),
 }

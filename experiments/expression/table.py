@@ -11,10 +11,11 @@ from suquan.statistics import corrected_difference, wilcoxon_greater
 
 from ..tables import Row, column, distinct, grouped, mean_of, where
 from .data import PAPER_COUNTS
-from .paper import METHODS, TABLE_2
-from .run import DEFAULT
+from .paper import METHODS, P_VALUES, TABLE_2
+from .run import DEFAULT, SVD_FULL
+from .sets import ABOUT, PART_OF, counted
 
-ORDER = (*METHODS, "f0", "joint", "crossfit", "best_fixed")
+ORDER = (*METHODS, SVD_FULL, "f0", "joint", "crossfit", "best_fixed")
 AVERAGE = "average"
 
 
@@ -48,24 +49,38 @@ def tables(settings: Any, parts: dict[str, Any]) -> dict[str, list[Row]]:
 
 def _counts(name: str, about: Row) -> Row:
     patients, relapses = PAPER_COUNTS.get(name, (float("nan"), float("nan")))
-    return {"dataset": name, **about, "samples_in_paper": patients, "positives_in_paper": relapses}
+    platform, endpoint, preprocessing = ABOUT.get(name, ("", "", ""))
+    return {
+        "dataset": name,
+        "platform": platform,
+        "endpoint": endpoint,
+        "preprocessing": preprocessing,
+        "part_of": PART_OF.get(name, ""),
+        **about,
+        "samples_in_paper": patients,
+        "positives_in_paper": relapses,
+    }
 
 
 def table_2(means: list[Row]) -> list[Row]:
-    """Mean AUC × 100, data sets in rows, the average last (methods that are there for all sets)."""
+    """Mean AUC × 100, data sets in rows, the average last.
+
+    It has methods that are there for all sets, and leaves out sets whose patients are in another one.
+    """
     sets = distinct(means, "dataset")
     methods = [name for name in ORDER if where(means, method=name)]
     rows = []
     for name in sets:
         found = {row["method"]: 100 * row["auc"] for row in where(means, dataset=name)}
         rows.append({"dataset": name, **{m: found.get(m, float("nan")) for m in methods}})
-    average = {m: float(np.mean(column(rows, m))) for m in methods}
+    independent = [row for row in rows if row["dataset"] in counted(sets)]
+    average = {m: float(np.mean(column(independent, m))) for m in methods}
     return [*rows, {"dataset": AVERAGE, **average}]
 
 
 def _differences(folds: list[Row], method: str, other: str) -> dict[str, np.ndarray]:
     """Fold by fold differences on every data set that has both."""
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for name in distinct(folds, "dataset"):
         first = where(folds, dataset=name, method=method)
         second = where(folds, dataset=name, method=other)
@@ -75,19 +90,25 @@ def _differences(folds: list[Row], method: str, other: str) -> dict[str, np.ndar
 
 
 def comparisons(folds: list[Row], method: str, shares: dict[str, float]) -> list[Row]:
-    """One method against every other over all data sets.
+    """One method against every other over the data sets, without those whose patients are in another one.
 
     - `wilcoxon_folds`: one-sided over data sets × folds, as the paper seems to have done; folds overlap, so
       that it is too small.
     - `wilcoxon_datasets`: one-sided over the means of the data sets.
     - `corrected`: one-sided, the mean of the data sets' differences over the standard error that their
       corrected resampled variances give, taken as normal.
+    - `in_paper`: the paper's p-value of SPAV; RMA is there also where no set has it.
     """
-    rows = []
+    in_paper = P_VALUES if method == "spav" else {}
+    rows: list[Row] = []
     for other in ORDER:
+        about = {"method": method, "against": other, "in_paper": in_paper.get(other, float("nan"))}
+        if other in in_paper and not where(folds, method=other):
+            rows.append(about | {"datasets": 0})
         if other == method or not where(folds, method=other):
             continue
-        differences = _differences(folds, method, other)
+        found = _differences(folds, method, other)
+        differences = {name: found[name] for name in counted(list(found))}
         means = np.array([values.mean() for values in differences.values()])
         single = [
             corrected_difference(values, shares[name]) for name, values in differences.items()
@@ -96,9 +117,8 @@ def comparisons(folds: list[Row], method: str, shares: dict[str, float]) -> list
         error = np.sqrt(np.sum(errors**2)) / len(errors)
         z = means.mean() / error if error > 0 else 0.0
         rows.append(
-            {
-                "method": method,
-                "against": other,
+            about
+            | {
                 "mean_difference": 100 * means.mean(),
                 "better_on": int(np.sum(means > 0)),
                 "datasets": len(means),

@@ -43,6 +43,8 @@ from suquan.targets import learn_target
 FIXED = ("median", "mean", "normal", "uniform", "exponential", "cauchy")
 LEARNED = tuple(name for name in METHODS if name != "fixed")
 METHOD_NAMES = ("raw", *FIXED, *LEARNED)
+# Those with one target; several ask for many samples and more time.
+DEFAULT_METHODS = tuple(name for name in METHOD_NAMES if name not in ("matrix", "multi"))
 BEST_FIXED = "best_fixed"
 # The contrast of the verdict, fixed in advance.
 VERDICT_METHOD = "crossfit"
@@ -125,7 +127,7 @@ def compare(
     X: Any,
     y: Any,
     *,
-    methods: Sequence[Any] = METHOD_NAMES,
+    methods: Sequence[Any] = DEFAULT_METHODS,
     outer_cv: Any = None,
     inner_cv: Any = None,
     scoring: Any = "roc_auc",
@@ -156,8 +158,9 @@ def compare(
     methods : sequence of names, objects or (name, object) pairs
         "raw" (centred and scaled by one mean and one standard deviation of the training samples), the
         fixed targets "median", "mean", "normal", "uniform", "exponential", "cauchy", the learned ones
-        "svd", "f0", "bnd", "spav", "joint", "crossfit". An object is a :class:`suquan.methods.Method`, a set
-        that follows :class:`suquan.target_sets.TargetSet`, or, with a name, any scikit-learn estimator.
+        "svd", "f0", "bnd", "spav", "joint", "crossfit" and, not by default, "matrix" and "multi". An object is
+        a :class:`suquan.methods.Method`, a set that follows :class:`suquan.target_sets.TargetSet`, or, with a
+        name, any scikit-learn estimator.
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times. `inner_cv` must not be a list of splits.
     scoring : str or callable, default="roc_auc"
@@ -183,7 +186,7 @@ def compare(
         values where y holds other than whole numbers.
     **parameters
         Of :class:`SuquanClassifier` or :class:`SuquanRegressor`, for all learned and fixed methods:
-        `n_knots`, `ties`, `missing`, ….
+        `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi".
 
     Returns
     -------
@@ -209,8 +212,11 @@ def compare(
     estimator = _estimator(y, loss, {**parameters, "random_state": random_state})
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, None)
-    for method in _learned(named).values():
-        check_method(replace(settings, method=method), samples)
+    learned = _learned(named).values()
+    if settings.n_targets is not None and all(method.norm != "trace" for method in learned):
+        raise ValueError("n_targets is for the method 'multi'; compare it too, or leave it out.")
+    for method in learned:
+        check_method(settings.with_method(method), samples)
     data = RankedData.of(settings, samples, groups)
     if not (inner_cv is None or isinstance(inner_cv, Integral) or hasattr(inner_cv, "split")):
         raise ValueError(
@@ -227,6 +233,7 @@ def compare(
         scorer=OutputScorer.of(estimator, scoring, data),
         scoring=scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score"),
         alphas=alpha_grid(alphas, p),
+        given_alphas=alphas,
         smoothnesses=smoothness_grid(smoothnesses, p),
         automatic_smoothnesses=isinstance(smoothnesses, Integral),
         selection=selection,
@@ -313,6 +320,7 @@ class _Study:
     scorer: OutputScorer
     scoring: str
     alphas: np.ndarray
+    given_alphas: Any
     smoothnesses: np.ndarray
     automatic_smoothnesses: bool
     selection: str
@@ -373,9 +381,7 @@ class _Study:
         data, settings, smoothnesses = self.data, self.settings, self.smoothnesses
         if self.automatic_smoothnesses:
             smoothnesses = smoothnesses * data.smoothness_unit(settings, train)
-        candidates = make_candidates(
-            [method], self.alphas, smoothnesses, settings.max_rounds, self.departures
-        )
+        candidates = self._candidates([method], smoothnesses)
         inner = self._inner(train)
         scores = np.column_stack(
             [data.score(settings, candidates, a, b, self.scorer) for a, b in inner]
@@ -385,10 +391,23 @@ class _Study:
         ((f, fit),) = fits = data.fit(settings, [chosen], train)
         score = float(self.scorer(data.outputs(fits, train, test), data.labels[test])[0])
         inner_score = float(scores.mean(axis=1).max())
-        target = f / np.sqrt(np.mean(f**2))  # targets of different folds can then be compared
+        first = np.atleast_2d(f)[0]
+        target = first / np.sqrt(
+            np.mean(first**2)
+        )  # targets of different folds can then be compared
         return Outcome(
             score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, target
         )
+
+    def _candidates(self, methods: list[Method], smoothnesses: np.ndarray) -> list[Candidate]:
+        """Grids of learned methods."""
+        p, settings = self.data.operator.n_features, self.settings
+
+        def alphas(method: Method) -> np.ndarray:
+            return alpha_grid(self.given_alphas, p, method)
+
+        rounds, n_targets = settings.max_rounds, settings.n_targets
+        return make_candidates(methods, alphas, smoothnesses, rounds, n_targets, self.departures)
 
     def _run_fixed(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
         """Raw samples, or one fixed target: one design per training set, all alphas along one path."""
@@ -456,9 +475,7 @@ class _Study:
                 A = self._samples(name, everyone, everyone[:0])[0]
                 grams[name] = A @ A.T
         learned = list(_learned(self.methods).values())
-        candidates = make_candidates(
-            learned, self.alphas, self.smoothnesses, self.settings.max_rounds, self.departures
-        )
+        candidates = self._candidates(learned, self.smoothnesses)
         n_folds = len(self.outer) * len(self._inner(self.outer[0][0]))
         data = self.data.with_knot_grams(self.settings, candidates, n_folds, n_jobs)
         return replace(self, grams=grams, data=data)

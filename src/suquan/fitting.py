@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -27,6 +27,7 @@ from sklearn.utils import check_random_state, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
+from suquan.matrix_model import MatrixFit, MatrixProblem, fit_targets
 from suquan.methods import Method, resolve_method
 from suquan.objective import (
     JointFit,
@@ -52,6 +53,9 @@ from suquan.targets import LEARNED, learn_target, make_target_quantiles, read_at
 # Default penalties in units of the number of features; see docs/design/default_strengths.md.
 ALPHA_PER_FEATURE = 3e-4
 SMOOTHNESS_PER_FEATURE = 1e-4
+# Default alpha of methods with several targets: per root of the number of features for the trace norm, which is
+# no square, and per feature for the Frobenius norm.
+ALPHA_TRACE, ALPHA_FROBENIUS = 1e-2, 3e-3
 # Default alpha of models with an l1 penalty, whose useful range does not grow with the features.
 ALPHA_L1 = 1e-2
 # Integers (counts, pixels) are ranked as they are: a copy in float64 would be the largest array of a fit.
@@ -103,6 +107,7 @@ class Settings:
     departure: float = 1.0
     huber_delta: float = 1.35
     class_weight: Any = None
+    n_targets: int | None = None
 
     @classmethod
     def of(cls, estimator: Any) -> Settings:
@@ -115,6 +120,11 @@ class Settings:
         _check_ranges(settings)
         return settings
 
+    def with_method(self, method: Method) -> Settings:
+        """The same for another method; a number of targets is kept where it means something."""
+        n_targets = self.n_targets if method.norm == "trace" else None
+        return replace(self, method=method, n_targets=n_targets)
+
     @property
     def start(self) -> Any:
         """Where rounds start: the method's own start, or `init`."""
@@ -124,7 +134,8 @@ class Settings:
     def steps(self) -> Steps:
         """How rounds are done."""
         report = partial(print, f"[{self.owner}]") if self.verbose else silent
-        rounds = self.method.rounds(self.max_rounds) if self.departure else 0
+        learns = self.departure > 0 or self.method.norm is not None
+        rounds = self.method.rounds(self.max_rounds) if learns else 0
         return Steps(
             self.method.target_set, rounds, self.tol, self.max_iter, report,
             departure=float(self.departure),
@@ -254,6 +265,7 @@ def check_method(settings: Settings, samples: Samples) -> None:
         )
     if settings.n_knots is not None:
         _check_integer("n_knots", settings.n_knots, 2, n_features)
+    _check_targets(settings, n_features)
     name, loss = settings.method.name, samples.loss
     other = "Choose another method, such as 'crossfit'."
     if not settings.method.is_spectral or (loss.is_classification and loss.n_outputs == 1):
@@ -271,6 +283,32 @@ def check_method(settings: Settings, samples: Samples) -> None:
     )
 
 
+def _check_targets(settings: Settings, n_features: int) -> None:
+    """Raise a ValueError where the number of targets, or l1_ratio, does not fit the method."""
+    method = settings.method
+    if method.norm and settings.l1_ratio > 0:
+        raise ValueError(
+            f"l1_ratio = {settings.l1_ratio!r} is not offered for method={method.name!r}, whose penalty is a "
+            "norm of a matrix. Use l1_ratio=0."
+        )
+    if settings.n_targets is None:
+        return
+    if method.norm != "trace":
+        raise ValueError(
+            f"n_targets = {settings.n_targets!r} is for method='multi'; method={method.name!r} sets the number "
+            "of its targets itself. Leave n_targets=None."
+        )
+    n_knots = method.knots(settings.n_knots, n_features)
+    is_integer = isinstance(settings.n_targets, Integral) and not isinstance(
+        settings.n_targets, bool
+    )
+    if not is_integer or not 1 <= settings.n_targets <= n_knots - 1:
+        raise ValueError(
+            f"n_targets must be None or an integer between 1 and n_knots − 1 = {n_knots - 1}; got "
+            f"{settings.n_targets!r}."
+        )
+
+
 # -- problem and start ------------------------------------------------------------------------------
 
 
@@ -283,14 +321,27 @@ def rank(settings: Settings, X: np.ndarray, feature_names: Any = None) -> Sample
 
 def make_problem(
     settings: Settings, operator: Any, loss: Loss, y: np.ndarray, weights: np.ndarray
-) -> JointProblem:
-    """Joint problem of ranked samples, all of positive weight, at the penalties of the settings."""
-    p = operator.n_features
+) -> Any:
+    """Problem of ranked samples, all of positive weight, at the penalties of the settings.
+
+    A :class:`MatrixProblem` for methods with several targets, else a :class:`JointProblem`.
+    """
+    p, method = operator.n_features, settings.method
+    n_knots = method.knots(settings.n_knots, p)
     if settings.alpha is not None:
         alpha = float(settings.alpha)
+    elif method.norm == "trace":
+        alpha = ALPHA_TRACE * float(np.sqrt(p))
+    elif method.norm == "frobenius":
+        alpha = ALPHA_FROBENIUS * p
     else:
         alpha = ALPHA_L1 if settings.l1_ratio > 0 else ALPHA_PER_FEATURE * p
-    if not settings.method.is_smooth:
+    if method.norm:
+        return MatrixProblem(
+            operator, n_knots, loss, y, weights / weights.sum(), alpha,
+            float(settings.smoothness or 0.0), bool(settings.fit_intercept), method.norm,
+        )  # fmt: skip
+    if not method.is_smooth:
         smoothness = 0.0
     elif settings.smoothness is not None:
         smoothness = float(settings.smoothness)
@@ -304,7 +355,7 @@ def make_problem(
         alpha=alpha,
         l1_ratio=float(settings.l1_ratio),
         smoothness=smoothness,
-        n_knots=p if settings.n_knots is None else int(settings.n_knots),
+        n_knots=n_knots,
         fit_intercept=bool(settings.fit_intercept),
     )
 
@@ -459,6 +510,10 @@ def solve(
     """Do the rounds from the start g, warn about what went wrong, and set the estimator's attributes."""
     if problem.operator.is_constant:
         warn_nothing_to_rank()
+    fit: JointFit
+    if settings.method.norm:
+        fit = fit_targets(problem, g, settings.n_targets, settings.steps)
+    elif problem.operator.is_constant:
         fit = intercept_only(problem, g)
     else:
         if settings.method.is_spectral:
@@ -468,6 +523,10 @@ def solve(
     if classes is not None:
         estimator.classes_ = classes
     estimator.target_knots_, estimator.target_quantiles_ = fit.g, problem.expand(fit.g)
+    if isinstance(fit, MatrixFit):
+        estimator.n_targets_, estimator.singular_values_ = len(fit.g), fit.singular_values
+        estimator.duality_gap_ = fit.gap
+        estimator.target_quantiles_ = estimator.target_quantiles_[: fit.n_shown]
     estimator.coef_, estimator.intercept_ = fit.w, fit.b
     estimator.alpha_, estimator.smoothness_ = problem.alpha, problem.smoothness
     estimator.objective_, estimator.objective_history_ = fit.objective, np.array(fit.history)
@@ -510,10 +569,17 @@ def _warn_about(fit: JointFit, settings: Settings) -> None:
         )
     if fit.unfinished:
         _warn(
-            f"no convergence: {fit.unfinished[0]} after at most max_iter = {settings.max_iter} "
-            "iterations. Raise max_iter or tol.",
+            f"no convergence: {fit.unfinished[0]} after {_limits(settings)}.",
             ConvergenceWarning,
         )
+
+
+def _limits(settings: Settings) -> str:
+    """What may have ended a fit too early, and what helps."""
+    if settings.method.norm == "trace":
+        rounds = settings.method.rounds(settings.max_rounds)
+        return f"at most max_rounds = {rounds} rounds. Raise max_rounds or tol"
+    return f"at most max_iter = {settings.max_iter} iterations. Raise max_iter or tol"
 
 
 def _warn(message: Any, category: type[Warning] = UserWarning, stacklevel: int = 6) -> None:

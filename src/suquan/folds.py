@@ -31,8 +31,9 @@ from suquan.fitting import (
     warn_nothing_to_rank,
 )
 from suquan.losses import Loss
+from suquan.matrix_model import fit_targets
 from suquan.methods import Method
-from suquan.objective import JointFit, Splits, fit_grid, intercept_only
+from suquan.objective import FLOAT64_ENTRIES, JointFit, Splits, fit_grid, intercept_only
 from suquan.ranking import SampleOperator
 from suquan.solvers.knot_grams import KnotProblem, knot_grams, knot_products
 from suquan.solvers.spectral import spectral_target
@@ -49,6 +50,7 @@ class Candidate(NamedTuple):
     alpha: float
     smoothness: float
     max_rounds: int
+    n_targets: int | None = None
     departure: float = 1.0
 
 
@@ -83,13 +85,14 @@ class RankedData(Samples):
         features as samples, few knots, and values without long ties.
         """
         n_samples, n_features = self.operator.n_samples, self.operator.n_features
-        n_knots = n_features if settings.n_knots is None else settings.n_knots
-        n_rounds = n_folds * sum(candidate.max_rounds for candidate in candidates)
+        numbers = {c.method.knots(settings.n_knots, n_features) for c in candidates}
+        n_knots = min(numbers, default=n_features)
+        n_rounds = n_folds * sum(max(c.max_rounds, bool(c.method.norm)) for c in candidates)
         pays = n_knots < n_features and n_samples <= min(n_features, n_rounds)
-        if not pays or settings.l1_ratio > 0:
+        if not pays or settings.l1_ratio > 0 or len(numbers) > 1:
             return self
-        problem = make_problem(settings, self.operator, self.loss, self.y, self.weights)
-        dtype = np.dtype(problem.dtype)
+        n_entries = n_samples * n_features * self.loss.n_outputs
+        dtype = np.dtype(np.float64 if n_entries <= FLOAT64_ENTRIES else np.float32)
         if dtype.itemsize * (n_samples * n_knots) ** 2 > KNOT_GRAMS_BYTES:
             return self
         grams = knot_grams(self.operator, n_knots, dtype=dtype, n_jobs=n_jobs)
@@ -122,7 +125,7 @@ class RankedData(Samples):
         results: dict[int, tuple[np.ndarray, JointFit]] = {}
         for name in dict.fromkeys(candidate.method.name for candidate in candidates):
             places = [k for k, candidate in enumerate(candidates) if candidate.method.name == name]
-            own = replace(settings, method=candidates[places[0]].method)
+            own = settings.with_method(candidates[places[0]].method)
             fits = part._fit_method(own, [candidates[k] for k in places], self.X[train])
             results |= dict(zip(places, fits, strict=True))
         return [results[k] for k in range(len(candidates))]
@@ -133,10 +136,25 @@ class RankedData(Samples):
         """Fits of one method to all samples here, whose values are X."""
         problem = make_problem(settings, self.operator, self.loss, self.y, self.weights)
         if self.grams is not None:
-            problem = KnotProblem(**vars(problem), grams=self.grams)
+            problem = (
+                problem.with_blocks(self.grams)
+                if settings.method.norm
+                else KnotProblem(**vars(problem), grams=self.grams)
+            )
         learn = partial(learn_target, X, operator=self.operator, sample_weight=self.weights)
         g = make_start(settings, X.shape[1], problem.n_knots, learn)
-        if self.operator.is_constant:
+        fits: list[JointFit]
+        if settings.method.norm:
+            fits = [
+                fit_targets(
+                    replace(problem, alpha=at.alpha, smoothness=at.smoothness),
+                    g,
+                    at.n_targets,
+                    replace(settings.steps, max_rounds=at.max_rounds),
+                )
+                for at in candidates
+            ]
+        elif self.operator.is_constant:
             fits = [
                 intercept_only(replace(problem, smoothness=at.smoothness), g) for at in candidates
             ]

@@ -18,7 +18,6 @@ from sklearn.base import (
     is_classifier,
 )
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from suquan import methods
@@ -31,8 +30,9 @@ from suquan.fitting import (
     predicted_classes,
     standardize_start,
 )
-from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
-from suquan.ranking import SampleOperator, check_choice, normalize, validate_data
+from suquan.losses import Loss, make_loss
+from suquan.ranking import SampleOperator, normalize, validate_data
+from suquan.targets import read_at_grid
 
 __all__ = ["METHODS", "SuquanClassifier", "SuquanRegressor", "standardize_start"]
 
@@ -69,14 +69,40 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray or dask array of shape (n_samples, n_features)
-            NaN stays NaN. A Dask array gives a lazy one, as for predictions.
+            NaN stays NaN. Several targets give a copy each, side by side. A Dask array gives a lazy one, as
+            for predictions.
         """
         if is_dask_array(X):
             from suquan._dask.preprocessing import transform_blocks
 
             return transform_blocks(self, X)
         X = self._validate(X)
-        return normalize(self._rank(X), self.target_quantiles_, X.dtype)
+        operator = self._rank(X)
+        return np.hstack([normalize(operator, f, X.dtype) for f in self._targets])
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that :meth:`transform` gives.
+
+        Parameters
+        ----------
+        input_features : array-like of shape (n_features,), default=None
+            None: the names of the training samples' features.
+
+        Returns
+        -------
+        ndarray of str
+            The features' names; with several targets "gene__1", …, "gene__2", …, a copy per target.
+        """
+        names = super().get_feature_names_out(input_features)
+        if self.target_quantiles_.ndim == 1:
+            return names
+        copies = range(1, len(self._targets) + 1)
+        return np.array([f"{name}__{copy}" for copy in copies for name in names], dtype=object)
+
+    @property
+    def _targets(self) -> np.ndarray:
+        """Targets of the normalised copies, of shape (n_targets, n_features)."""
+        return np.atleast_2d(self.target_quantiles_)
 
     def _lazily(self, method: str, X: Any, n_columns: int | None, dtype: Any) -> Any:
         """Dask array of the results of `method` for the blocks of a Dask array."""
@@ -110,6 +136,8 @@ class _SuquanBase(TargetTransformer):
     huber_delta: float = 1.35  # a classifier has no such parameter
     coef_: np.ndarray
     intercept_: np.ndarray
+    target_knots_: np.ndarray
+    n_features_in_: int
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
         """Learn the target and the model.
@@ -141,7 +169,14 @@ class _SuquanBase(TargetTransformer):
     def _scores(self, X: Any) -> np.ndarray:
         """Scores w_k·T_i f + b_k, of shape (n_samples, n_outputs)."""
         operator = self._rank(self._validate(X))
-        return operator.scores(self.coef_, self.target_quantiles_) + self.intercept_
+        return operator.scores(self.coef_, self._targets) + self.intercept_
+
+    @property
+    def _targets(self) -> np.ndarray:
+        """All targets; "matrix" has some that it does not show."""
+        if self.target_knots_.ndim == 1:
+            return np.atleast_2d(self.target_quantiles_)
+        return np.stack([read_at_grid(g, self.n_features_in_) for g in self.target_knots_])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the samples whose class is predicted; in regression R² of the predicted values.
@@ -181,7 +216,8 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
 
     Parameters
     ----------
-    method : {"fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit"} or object, default="crossfit"
+    method : {"fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit", "matrix", "multi"} or object, \
+default="crossfit"
         How f is learned; a :class:`suquan.methods.Method`, or a set of targets that follows
         :class:`suquan.target_sets.TargetSet`, will do too:
 
@@ -193,24 +229,33 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         - "joint": as "bnd", with a smoothness penalty and more rounds.
         - "crossfit": as "joint", but f is learned with models that have not seen the sample they score.
           In-sample, f gets hardly any signal where there are more features than samples.
+        - "multi": at most `n_targets` targets f_l with coefficients w_l each, for many samples per feature. The
+          penalty is alpha·‖A‖_*, the trace norm of A = Σ_l w_l g_lᵀ with g_l the targets' knots, whose
+          norm is their mean square; see :mod:`suquan.matrix_model`.
+        - "matrix": the same with alpha·‖A‖_F², which is convex: one curve per feature, and the kernel
+          machine of :func:`suquan.kernels.permutation_kernel`. The safer one with fewer samples.
     alpha : float, default=None
-        Strength of the penalty on w; None: 3·10⁻⁴ times the number of features (10⁻² with an l1 penalty).
+        Strength of the penalty on w; None: 3·10⁻⁴ times the number of features (10⁻² with an l1 penalty), for
+        "matrix" 3·10⁻³ times it, for "multi" 10⁻² times its root.
     smoothness : float, default=None
         Weight of the squared differences of neighbouring quantiles, for "spav", "joint" and "crossfit";
         None: 10⁻⁴ times the number of features (in regression also times the variance of y, or the mean loss of
-        the best constant).
+        the best constant). For "multi" and "matrix" smoothness·K²·Σ_k (g[k+1] − g[k])² is added to the squared
+        norm Σ_k g[k]² of K knots; None: 0.
     l1_ratio : float, default=0.0
         Share of the l1 norm in Ω.
     init : str, distribution, callable or array-like, default="uniform"
         Starting (or fixed) target: "median" or "mean" of the sorted training samples, or anything
         :func:`make_target_quantiles` takes. It is centred and scaled to mean square 1.
     max_rounds : int, default=None
-        Largest number of rounds of f-step and w-step; None: 5 for "joint", 1 for the others.
+        Largest number of rounds of f-step and w-step; None: 5 for "joint", 100 for "multi", 1 for the others.
     departure : float, default=1.0
         Part of the way from the start to the learned target that is gone, in [0, 1]: 0 keeps the start, as
         "fixed" does. With few samples half of the way is often better; :class:`SuquanClassifierCV` chooses.
+        "multi" and "matrix" have no start, and always go the whole way.
     n_knots : int, default=None
-        Learn f as a piecewise linear function with this many node values; None: one value per feature.
+        Learn f as a piecewise linear function with this many node values; None: one value per feature, at most
+        16 for "multi" and "matrix".
     cv : int, splitter or iterable of splits, default=5
         Folds of "crossfit": stratified for classes, always shuffled; fewer where a class has fewer members.
     n_repeats : int, default=3
@@ -229,9 +274,13 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         :class:`suquan.losses.Loss` will do too.
     tol : float, default=1e-4
         Relative optimality gap at which an f-step stops, and relative decrease of J below which
-        rounds stop. The w-step is always solved to 10⁻¹⁰.
+        rounds stop. The w-step is always solved to 10⁻¹⁰. For "multi" and "matrix" the duality gap, over J, at
+        which they stop; a limit on the targets also stops "multi" where J falls by less than a tenth of it.
     max_iter : int, default=500
         Largest number of iterations of one step.
+    n_targets : int, default=None
+        Largest number of targets of "multi", below the number of knots; None: as many as bring the duality gap
+        below `tol`, so that the fit is a global optimum.
     random_state : int, RandomState instance or None, default=None
         Draws the partitions of "crossfit".
     verbose : int, default=0
@@ -262,7 +311,16 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
     n_passes_ : int
         Only after a fit on a Dask array: passes over its ranked blocks.
     singular_values_ : ndarray of shape (2,)
-        Only for "svd": the two largest ones.
+        Only for "svd": the two largest ones. For "multi" and "matrix" those of A, one per target.
+    n_targets_ : int
+        Only for "multi" and "matrix": targets whose singular value is above 10⁻⁶ of the largest.
+        `target_quantiles_` then has shape (n_targets_, n_features), largest singular value first, each target
+        of mean square 1; "matrix" shows those that carry 99.9% of its squared norm. `target_knots_` has shape
+        (n_targets_, n_knots), `coef_` (n_outputs, n_targets_ · n_features), for the columns of
+        :meth:`transform`.
+    duality_gap_ : float
+        Only for "multi" and "matrix": J is at most this far above the minimum of the convex problem, which for
+        "multi" has no limit on the targets.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Only where the training samples have feature names.
@@ -303,6 +361,7 @@ class SuquanClassifier(ClassifierMixin, _SuquanBase):
         loss: Any = "auto",
         tol: float = 1e-4,
         max_iter: int = 500,
+        n_targets: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -381,11 +440,12 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
 
     Parameters
     ----------
-    method : {"fixed", "f0", "bnd", "spav", "joint", "crossfit"} or object, default="crossfit"
+    method : {"fixed", "f0", "bnd", "spav", "joint", "crossfit", "matrix", "multi"} or object, \
+default="crossfit"
         How f is learned; see :class:`SuquanClassifier`.
     alpha, smoothness, l1_ratio, init, max_rounds, departure, n_knots, cv, n_repeats, ties, missing
         As in :class:`SuquanClassifier`.
-    fit_intercept, tol, max_iter, random_state, verbose
+    fit_intercept, tol, max_iter, n_targets, random_state, verbose
         As in :class:`SuquanClassifier`.
     loss : {"squared", "huber", "poisson"} or Loss, default="squared"
         "huber": (y − u)² up to a residual of `huber_delta`, linear beyond. "poisson": half the deviance of
@@ -433,6 +493,7 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
         huber_delta: float = 1.35,
         tol: float = 1e-4,
         max_iter: int = 500,
+        n_targets: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -454,113 +515,3 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
         if is_dask_array(X):
             return self._lazily("predict", X, None, np.float64)
         return self._fitted_loss.mean(self._scores(X))
-
-
-class SupervisedQuantileNormalizer(TargetTransformer):
-    """Quantile normalisation to a target learned from labels, to put before any other model.
-
-    Learns f with :class:`SuquanClassifier` or :class:`SuquanRegressor`, scales it to mean square 1, and
-    normalises samples to it. The linear model that f was learned with is thrown away.
-
-    Parameters
-    ----------
-    method : {"svd", "f0", "bnd", "spav", "joint", "crossfit", "fixed"} or object, default="crossfit"
-        How f is learned; see :class:`SuquanClassifier`.
-    loss : {"auto", "logistic", "softmax", "squared", "huber", "poisson"} or Loss, default="auto"
-        As in :class:`SuquanClassifier` for class labels, as in :class:`SuquanRegressor` for values; "auto"
-        chooses by the type of y.
-    alpha, smoothness, l1_ratio, init, max_rounds, departure, n_knots, cv, n_repeats, ties, missing
-        As in :class:`SuquanClassifier`.
-    fit_intercept, tol, max_iter, random_state, verbose
-        As in :class:`SuquanClassifier`.
-    huber_delta : float, default=1.35
-        As in :class:`SuquanRegressor`.
-
-    Attributes
-    ----------
-    target_quantiles_ : ndarray of shape (n_features,)
-        The target f, of mean square 1.
-    estimator_ : SuquanClassifier or SuquanRegressor
-        The model that f was learned with.
-    n_iter_ : int
-        Inner iterations of its fit.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        Only where the training samples have feature names.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from suquan import SupervisedQuantileNormalizer
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 20))
-    >>> y = X[:, 0] > 0
-    >>> model = make_pipeline(SupervisedQuantileNormalizer(random_state=0), KNeighborsClassifier())
-    >>> model.fit(np.exp(X), y).predict(np.exp(X)).shape
-    (100,)
-    """
-
-    def __init__(
-        self,
-        method: Any = "crossfit",
-        *,
-        loss: Any = "auto",
-        alpha: float | None = None,
-        smoothness: float | None = None,
-        l1_ratio: float = 0.0,
-        init: Any = "uniform",
-        max_rounds: int | None = None,
-        departure: float = 1.0,
-        n_knots: int | None = None,
-        cv: Any = 5,
-        n_repeats: int = 3,
-        ties: str = "average",
-        missing: str = "error",
-        fit_intercept: bool = True,
-        huber_delta: float = 1.35,
-        tol: float = 1e-4,
-        max_iter: int = 500,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_parameters(self, locals())
-
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
-    ) -> SupervisedQuantileNormalizer:
-        """Learn the target.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-        y : array-like or dask array of shape (n_samples,)
-            Class labels or values.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 counts as a repeated row, weight 0 as none.
-        groups : array-like of shape (n_samples,), default=None
-            Samples of one group stay together in the folds of "crossfit".
-
-        Returns
-        -------
-        self
-        """
-        forget(self)
-        y, parameters = as_numpy(y), self.get_params(deep=False)
-        loss = parameters["loss"]
-        if isinstance(loss, str):
-            check_choice("loss", loss, (*CLASSIFICATION_LOSSES, *REGRESSION_LOSSES))
-        if loss == "auto" and type_of_target(y, input_name="y").startswith("continuous"):
-            parameters["loss"] = loss = "squared"
-        model: Any = SuquanRegressor
-        if make_loss(loss).is_classification:
-            model = SuquanClassifier
-            del parameters["huber_delta"]
-        self.estimator_ = model(**parameters).fit(X, y, sample_weight=sample_weight, groups=groups)
-        f = self.estimator_.target_quantiles_
-        self.target_quantiles_ = f / np.sqrt(np.mean(f**2))
-        for name in ("n_iter_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
-        return self

@@ -28,8 +28,12 @@ class Method:
         Whether differences of neighbouring quantiles are penalised.
     is_spectral : bool
         Whether the target is a singular vector of the difference of two classes.
+    norm : {"trace", "frobenius"} or None
+        Norm of the matrix of all features' curves, for methods with several targets.
     start : str, distribution, callable or array-like, default=None
         Where rounds start, in place of the parameter `init`.
+    n_knots : int, default=None
+        Knots where the user gives no number and there are more features; None: one per feature.
     complexity : int
         Selection by "one_se" prefers smaller numbers.
     """
@@ -40,12 +44,18 @@ class Method:
     is_crossfit: bool = False
     is_smooth: bool = False
     is_spectral: bool = False
+    norm: str | None = None
     start: Any = None
+    n_knots: int | None = None
     complexity: int = 7
 
     def rounds(self, max_rounds: int | None) -> int:
         """Largest number of rounds, for the number that the user gave."""
         return int(max_rounds) if max_rounds and self.max_rounds else self.max_rounds
+
+    def knots(self, n_knots: int | None, n_features: int) -> int:
+        """Number of knots, for the number that the user gave."""
+        return int(n_knots) if n_knots else min(self.n_knots or n_features, n_features)
 
 
 METHODS: dict[str, Method] = {
@@ -58,6 +68,8 @@ METHODS: dict[str, Method] = {
         Method("spav", "spav", 1, is_smooth=True, complexity=2),
         Method("joint", "joint", 5, is_smooth=True, complexity=5),
         Method("crossfit", "joint", 1, is_crossfit=True, is_smooth=True, complexity=6),
+        Method("matrix", norm="frobenius", n_knots=16, complexity=8),
+        Method("multi", max_rounds=100, norm="trace", n_knots=16, complexity=9),
     )
 }
 

@@ -5,7 +5,7 @@ Samples are ranked once for all folds. On each training set every method shares 
 BLAS thread each, so that the numbers are the same for any `n_jobs`. :func:`suquan.compare` uses the same parts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -28,8 +28,10 @@ from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_paramete
 from suquan.methods import Method, resolve_method
 from suquan.ranking import check_choice
 
-# Automatic grids in units of the number of features; see docs/design/selection.md.
+# Automatic grids in units of the number of features; see docs/design/selection.md. That of the trace norm is in
+# units of its root.
 ALPHA_RANGE = (1e-6, 1e-1)
+ALPHA_RANGE_TRACE, ALPHA_RANGE_FROBENIUS = (3e-4, 1e-1), (1e-5, 1.0)
 SMOOTHNESS_RANGE = (1e-5, 1e-2)
 SELECTIONS = ("smoothed", "best", "one_se")
 # Parts of the way from the start to a cross-fitted target that are tried; see docs/design/no_harm.md.
@@ -39,10 +41,19 @@ DEPARTURES = (0.0, 0.5, 1.0)
 # -- grids ------------------------------------------------------------------------------------------
 
 
-def alpha_grid(alphas: Any, n_features: int) -> np.ndarray:
-    """Increasing strengths: `alphas` values spread over 10⁻⁶ p … 10⁻¹ p, or the given ones."""
+def alpha_grid(alphas: Any, n_features: int, method: Method | None = None) -> np.ndarray:
+    """Increasing strengths: `alphas` values spread over 10⁻⁶ p … 10⁻¹ p, or the given ones.
+
+    For "matrix" they are spread over 10⁻⁵ p … p, for "multi" over 3·10⁻⁴ √p … 10⁻¹ √p.
+    """
     n_values, given = _grid("alphas", alphas, "positive")
-    return np.geomspace(*ALPHA_RANGE, n_values) * n_features if n_values else given
+    if not n_values:
+        return given
+    norm = None if method is None else method.norm
+    if norm == "trace":
+        return np.geomspace(*ALPHA_RANGE_TRACE, n_values) * np.sqrt(n_features)
+    limits = ALPHA_RANGE_FROBENIUS if norm else ALPHA_RANGE
+    return np.geomspace(*limits, n_values) * n_features
 
 
 def smoothness_grid(smoothnesses: Any, n_features: int, unit: float = 1.0) -> np.ndarray:
@@ -74,20 +85,26 @@ def _grid(name: str, values: Any, wanted: str) -> tuple[int, np.ndarray]:
 
 def make_candidates(
     methods: Sequence[Any],
-    alphas: np.ndarray,
+    alphas: np.ndarray | Callable[[Method], np.ndarray],
     smoothnesses: np.ndarray,
     max_rounds: Any = None,
+    n_targets: Any = None,
     departures: Any = None,
 ) -> list[Candidate]:
-    """Grid of all methods; smoothness varies where it is used, rounds and departures where there are rounds."""
+    """Grid of all methods; smoothness varies where it is used, rounds, targets, departures where there are any.
+
+    `alphas` are the same for all methods, or given by a function of the method.
+    """
+    numbers = list(n_targets) if isinstance(n_targets, (list, tuple)) else [n_targets]
     given = None if max_rounds is None else _given_rounds(max_rounds)
     return [
-        Candidate(method, float(alpha), float(level), rounds if departure else 0, departure)
+        Candidate(method, float(alpha), float(level), rounds if departure else 0, number, departure)
         for method in map(resolve_method, methods)
         for departure in _departures_of(method, departures)
         for rounds in (given if given and method.max_rounds and departure else [method.max_rounds])
+        for number in (numbers if method.norm == "trace" else [None])
         for level in (smoothnesses if method.is_smooth and departure else [0.0])
-        for alpha in alphas
+        for alpha in (alphas(method) if callable(alphas) else alphas)
     ]
 
 
@@ -98,7 +115,7 @@ def _departures_of(method: Method, departures: Any) -> list[float]:
     grid = _grid("departures", np.atleast_1d(departures), "non-negative")[1]
     if grid[-1] > 1.0:
         raise ValueError(f"departures must be at most 1; got {grid[-1]:g}.")
-    return grid.tolist() if method.max_rounds else [1.0]
+    return grid.tolist() if method.max_rounds and method.norm is None else [1.0]
 
 
 def _given_rounds(max_rounds: Any) -> list[int]:
@@ -118,7 +135,8 @@ def smooth_scores(candidates: Sequence[Candidate], scores: np.ndarray) -> np.nda
     smoothed = np.array(scores, dtype=np.float64)
     lines: dict[tuple, list[int]] = {}
     for k, candidate in enumerate(candidates):
-        line_of = candidate._replace(smoothness=0.0)
+        method, *rest = candidate._replace(smoothness=0.0)
+        line_of = method.name, *rest
         lines.setdefault(line_of, []).append(k)
     for line in lines.values():
         line.sort(key=lambda k: candidates[k].smoothness)
@@ -187,8 +205,9 @@ def _best(
     within = [k for k in range(len(means)) if means[k] >= means[best] - error]
 
     def simplicity(k: int) -> tuple:
-        method, alpha, smoothness, max_rounds, departure = candidates[k]
-        return method.complexity, departure, -smoothness, -alpha, max_rounds
+        method, alpha, smoothness, max_rounds, n_targets, departure = candidates[k]
+        size = n_targets or np.inf, departure
+        return method.complexity, *size, -smoothness, -alpha, max_rounds
 
     return places[min(within, key=simplicity)]
 
@@ -241,20 +260,23 @@ class _SelectionMixin:
             "random_state": int(seed),
             "verbose": 0,
             "max_rounds": None,
+            "n_targets": None,
         }
         shared["method"] = next(iter(given.values()))
         settings = Settings.of(self._base(**shared))
         samples = encode(self, settings, X, y, sample_weight)
         for method in given.values():
-            check_method(replace(settings, method=resolve_method(method)), samples)
+            check_method(settings.with_method(resolve_method(method)), samples)
+        self._check_targets(settings, given, samples)
         data = RankedData.of(settings, samples, groups)
         everyone = np.arange(len(data.y))
         unit = data.smoothness_unit(settings, everyone)
         candidates = make_candidates(
             list(given.values()),
-            alpha_grid(self.alphas, self.n_features_in_),
+            lambda method: alpha_grid(self.alphas, self.n_features_in_, method),
             smoothness_grid(self.smoothnesses, self.n_features_in_, unit),
             self.max_rounds,
+            self.n_targets,
             self.departures,
         )
         splits = make_splits(self.cv, data, everyone, int(seed), "cv")
@@ -276,14 +298,26 @@ class _SelectionMixin:
             "alpha": chosen.alpha,
             "smoothness": chosen.smoothness,
             "max_rounds": chosen.max_rounds or None,
+            "n_targets": chosen.n_targets,
             "departure": chosen.departure,
         }
         model = self._base(**shared).fit(X, y, sample_weight=sample_weight, groups=groups)
         self.best_estimator_, self.method_ = model, chosen.method.name
         vars(self).update({name: v for name, v in vars(model).items() if name.endswith("_")})
         # The strengths asked for: a method without smoothness was chosen at 0.
-        self.alpha_, self.smoothness_, self.departure_ = chosen[1:3] + chosen[4:]
+        self.alpha_, self.smoothness_ = chosen.alpha, chosen.smoothness
+        self.departure_ = chosen.departure
         return self
+
+    def _check_targets(self: Any, settings: Settings, given: dict[str, Any], samples: Any) -> None:
+        """Raise a ValueError for a number of targets that no method has."""
+        numbers = self.n_targets if isinstance(self.n_targets, (list, tuple)) else [self.n_targets]
+        if not numbers:
+            raise ValueError("n_targets must be None, an integer or a list of integers; got none.")
+        rows = [resolve_method(method) for method in given.values()]
+        row = next((row for row in rows if row.norm == "trace"), rows[0])
+        for number in numbers:
+            check_method(replace(settings, method=row, n_targets=number), samples)
 
     def _given_methods(self: Any) -> dict[str, Any]:
         """Methods to choose from, as the user gave them, by name."""
@@ -302,8 +336,11 @@ class _SelectionMixin:
 def make_cv_results(candidates: Sequence[Candidate], scores: np.ndarray) -> dict[str, Any]:
     """Scores of a grid under scikit-learn's keys."""
     params = [{**c._asdict(), "method": c.method.name} for c in candidates]
+    if not any(c.method.norm == "trace" for c in candidates):
+        params = [{k: v for k, v in values.items() if k != "n_targets"} for values in params]
     results: dict[str, Any] = {
-        f"param_{name}": np.array([values[name] for values in params]) for name in params[0]
+        f"param_{name}": np.array([np.nan if v[name] is None else v[name] for v in params])
+        for name in params[0]
     }
     results["params"] = params
     for k in range(scores.shape[1]):
@@ -328,7 +365,8 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         Methods to choose from, by name or as objects; see :class:`SuquanClassifier`.
     alphas : int or array-like, default=7
         Strengths of the penalty on w: given ones, or the number of values spread evenly over the logarithm of
-        10⁻⁶ p … 10⁻¹ p, with p the number of features.
+        10⁻⁶ p … 10⁻¹ p, with p the number of features; of 10⁻⁵ p … p for "matrix", and
+        of 3·10⁻⁴ √p … 10⁻¹ √p for "multi".
     smoothnesses : int or array-like, default=5
         Weights of the squared differences of f: given ones, or the number of values, 0 and the others spread
         over 10⁻⁵ p … 10⁻² p.
@@ -355,6 +393,8 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         As in :class:`SuquanClassifier`; "balanced" counts the classes of each fold's training samples.
     max_rounds : int or list of int, default=None
         A list is chosen from.
+    n_targets : int or list of int, default=None
+        Largest number of targets of "multi"; a list is chosen from.
     n_jobs : int, default=None
         Folds side by side. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -403,6 +443,7 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: Any = None,
+        n_targets: Any = None,
         n_knots: int | None = None,
         n_repeats: int = 3,
         ties: str = "average",
@@ -426,7 +467,7 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
     ----------
     method : method or list of methods, default="crossfit"
         Methods to choose from; all but "svd".
-    alphas, smoothnesses, crossfit_cv, selection, departures, min_gain, max_rounds
+    alphas, smoothnesses, crossfit_cv, selection, departures, min_gain, max_rounds, n_targets
         As in :class:`SuquanClassifierCV`; automatic smoothnesses are also in units of the variance of y.
     n_jobs, random_state, verbose
         As in :class:`SuquanClassifierCV`.
@@ -469,6 +510,7 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: Any = None,
+        n_targets: Any = None,
         n_knots: int | None = None,
         n_repeats: int = 3,
         ties: str = "average",

@@ -408,7 +408,7 @@ def fit_grid(
     return results
 
 
-def intercept_only(problem: JointProblem, g: np.ndarray) -> JointFit:
+def intercept_only(problem: Any, g: np.ndarray) -> JointFit:
     """Model without coefficients, for samples that have nothing to rank."""
     n_outputs = problem.loss.n_outputs
     b = problem.loss.best_constant(problem.y, problem.s)

@@ -23,6 +23,7 @@ from suquan import _model_zip as container
 from suquan._model_zip import ModelFileError, require
 from suquan._version import __version__
 from suquan.linear_model import METHODS, SuquanClassifier, SuquanRegressor
+from suquan.methods import resolve_method
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
 from suquan.preprocessing import QuantileNormalizer, SupervisedQuantileNormalizer
 from suquan.ranking import MISSING, TIES
@@ -30,7 +31,7 @@ from suquan.targets import make_target_quantiles
 
 __all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
 
-SCHEMA = 1
+SCHEMA = 2  # models may have several targets since 2
 _MODELS = (SuquanClassifier, SuquanRegressor, SuquanClassifierCV, SuquanRegressorCV)
 ESTIMATORS: dict[str, type] = {
     cls.__name__: cls for cls in (QuantileNormalizer, SupervisedQuantileNormalizer, *_MODELS)
@@ -145,16 +146,8 @@ def _fit_summary(estimator: Any) -> dict[str, Any]:
         "method": getattr(estimator, "method_", getattr(estimator, "method", None)),
         "n_features": estimator.n_features_in_,
     }
-    names = (
-        "alpha_",
-        "smoothness_",
-        "departure_",
-        "objective_",
-        "n_rounds_",
-        "n_iter_",
-        "best_score_",
-    )
-    for name in names:
+    names = ("alpha_", "smoothness_", "objective_", "n_rounds_", "n_iter_", "best_score_")
+    for name in (*names, "departure_", "n_targets_", "duality_gap_"):
         told[name.removesuffix("_")] = getattr(estimator, name, None)
     return {name: value for name, value in told.items() if value is not None}
 
@@ -416,7 +409,10 @@ def check_fitted_attributes(estimator: Any) -> None:
     _check(type(p) is int and p > 0, "n_features_in_", p)
     _check(estimator.ties in TIES, "ties", estimator.ties)
     _check(estimator.missing in MISSING, "missing", estimator.missing)
-    shapes: dict[str, tuple[int, ...]] = {"target_quantiles_": (p,)}
+    n_targets = _n_targets(estimator)
+    shown: Any = getattr(estimator, "target_quantiles_", None)
+    several = () if n_targets is None else np.shape(shown)[:1]
+    shapes: dict[str, tuple[int, ...]] = {"target_quantiles_": (*several, p)}
     if hasattr(estimator, "feature_names_in_"):
         shapes["feature_names_in_"] = (p,)
     if isinstance(estimator, SupervisedQuantileNormalizer):
@@ -429,7 +425,11 @@ def check_fitted_attributes(estimator: Any) -> None:
         loss = getattr(estimator, "loss", "auto")
         _check(isinstance(loss, str), "loss", loss)
         n_outputs = _n_outputs(estimator)
-        shapes |= {"coef_": (n_outputs, p), "intercept_": (n_outputs,)}
+        shapes |= {"coef_": (n_outputs, p * (n_targets or 1)), "intercept_": (n_outputs,)}
+        if n_targets is not None:
+            knots: Any = getattr(estimator, "target_knots_", None)
+            _check(np.ndim(knots) == 2, "target_knots_", knots)
+            shapes["target_knots_"] = (n_targets, np.shape(knots)[1])
     for name, shape in shapes.items():
         array: Any = getattr(estimator, name, None)
         dtype = np.dtype(object if name == "feature_names_in_" else np.float64)
@@ -438,6 +438,17 @@ def check_fitted_attributes(estimator: Any) -> None:
         fits = is_array and array.dtype == dtype and array.shape == shape
         require(fits, f"{name} must be {dtype} of shape {shape}", f"the model has {came}.")
         _check(dtype.kind == "O" or np.all(np.isfinite(array)), name, "not finite")
+
+
+def _n_targets(estimator: Any) -> int | None:
+    """Number of targets of a method that may have several, or None."""
+    model = getattr(estimator, "estimator_", estimator)
+    method = getattr(model, "method_", getattr(model, "method", None))
+    if not isinstance(method, str) or method not in METHODS or resolve_method(method).norm is None:
+        return None
+    n_targets: Any = getattr(model, "n_targets_", None)
+    _check(type(n_targets) is int and n_targets > 0, "n_targets_", n_targets)
+    return n_targets
 
 
 def _n_outputs(estimator: Any) -> int:

@@ -324,10 +324,14 @@ class SampleOperator:
     def scores(self, W: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Scores w_k·T_i f for the rows w_k of W, of shape (n_samples, n_weights).
 
-        Those of a sample do not depend on what else is scored.
+        Those of a sample do not depend on what else is scored. For several targets, the rows of f, the weights
+        of each target's copy lie side by side in W, and their scores are added.
         """
-        out = np.empty((self.n_samples, len(W)))
-        return self._fill(out, operators.score_rows, [W, f])
+        targets = np.atleast_2d(f)
+        total = np.zeros((self.n_samples, len(W)))
+        for part, target in zip(np.split(W, len(targets), axis=1), targets, strict=True):
+            total += self._fill(np.empty_like(total), operators.score_rows, [part, target])
+        return total
 
     def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i f, of shape (n_features,), without the single terms."""

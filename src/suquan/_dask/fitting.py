@@ -38,6 +38,11 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
             f"l1_ratio = {settings.l1_ratio!r} is not offered for Dask arrays, whose w-step has a ridge "
             "penalty only. Use l1_ratio=0, or load the samples: X.compute()."
         )
+    if settings.method.norm:
+        raise ValueError(
+            f"method={settings.method.name!r} is not offered for Dask arrays. Choose another method, such as "
+            "'crossfit', or load the samples: X.compute()."
+        )
     stand_in = np.zeros((X.shape[0], 1), np.float32)  # scikit-learn checks that labels are as many
     samples = encode(estimator, settings, stand_in, as_numpy(y), as_numpy(sample_weight))
     samples = replace(samples, X=np.broadcast_to(np.float32(0), X.shape))

@@ -68,6 +68,10 @@ def transform_blocks(estimator: Any, X: Any) -> Any:
     X = check_new_blocks(estimator, X)
     check_choice("ties", estimator.ties, TIES)
     check_choice("missing", estimator.missing, MISSING)
+    if estimator.target_quantiles_.ndim > 1:
+        raise ValueError(
+            "copies of samples for several targets are not offered for Dask arrays. Transform X.compute()."
+        )
     chosen = getattr(estimator, "_sklearn_output_config", {}).get("transform")
     chosen = chosen or sklearn.get_config()["transform_output"]
     if chosen != "default":

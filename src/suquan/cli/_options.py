@@ -196,6 +196,9 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
     alphas: int = opt(7, "Strengths of the penalty tried.", "N", min=1)
     smoothnesses: int = opt(5, "Smoothnesses of the target tried.", "N", min=1)
     n_knots: int | None = opt(None, "Learn the target with this many nodes, for speed.", "N", min=2)
+    n_targets: int | None = opt(
+        None, "multi: most targets; else as many as the problem needs.", "N", min=1
+    )
     seed: int = opt(0, "Seed of all folds.", "N", min=0)
     n_jobs: int = opt(-1, N_JOBS, "N")
 
@@ -254,6 +257,13 @@ class Reproduce(Options):
     )
     out: Path | None = opt(None, "Folder of the results; else EXPERIMENT-PROTOCOL.", "FOLDER")
     data: Path | None = opt(None, "Folder with the data; else SUQUAN_DATA names it.", "FOLDER")
+    cel: list[Path] | None = opt(
+        None, "expression: folder of CEL files, instead of --data; may be repeated.", "FOLDER"
+    )
+    clinical: list[Path] | None = opt(
+        None, "Table with one row per CEL file; one per --cel.", "FILE"
+    )
+    cdf: list[Path] | None = opt(None, "Layout of the chip; one for all --cel, or each.", "FILE")
     resume: bool = opt(False, "Go on in a folder that was begun before.", None, "--resume")
     stage: Literal["all", "run", "table", "plot"] = opt(
         "all", "One stage alone, from what the stages before it have written."
@@ -263,6 +273,14 @@ class Reproduce(Options):
     )
     n_jobs: int = opt(-1, N_JOBS, "N")
 
+    def __post_init__(self) -> None:
+        given = [part is not None for part in (self.cel, self.clinical, self.cdf)]
+        if any(given) and self.experiment != "expression":
+            raise BadParameter("--cel, --clinical and --cdf are for the experiment expression")
+        if any(given) and not all(given):
+            raise BadParameter("arrays need all of --cel, --clinical and --cdf")
+        super().__post_init__()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fit(ModelOptions):
@@ -271,7 +289,7 @@ class Fit(ModelOptions):
     output: Path = opt(MISSING, "File to save, .suquan.", "MODEL", "--output", "-o")
     method: str = opt(
         "crossfit",
-        "fixed, svd, f0, bnd, spav, joint, crossfit; of several the best is chosen.",
+        "fixed, svd, f0, bnd, spav, joint, crossfit, matrix, multi; of several the best is chosen.",
         "NAME[,NAME]",
     )
     choose_samples: int = opt(
@@ -324,8 +342,8 @@ class Compare(ModelOptions):
     out: Path = opt(MISSING, "Folder for the results.", "DIR", "--out", "--output", "-o")
     methods: str | None = opt(
         None,
-        "raw, median, mean, normal, uniform, exponential, cauchy, svd, f0, bnd, spav, joint, crossfit; all if "
-        "not given.",
+        "raw, median, mean, normal, uniform, exponential, cauchy, svd, f0, bnd, spav, joint, crossfit, matrix, "
+        "multi; all but the last two if not given.",
         "NAME[,NAME]",
     )
     inner_cv: Any = opt(Folds(3, 5), "The same for choosing the penalties.", "FxR", parser=parse_cv)

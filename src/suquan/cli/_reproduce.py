@@ -44,8 +44,17 @@ def run(options: Reproduce, output: Output) -> None:
     folder = options.out or Path(f"{name}-{protocol}")
     if data is not None and not data.exists():
         raise ValueError(f"{data} does not exist; give the folder with the data with --data.")
+    arrays = {key: getattr(options, key) or [] for key in ("cel", "clinical", "cdf")}
+    for key, paths in arrays.items():
+        for path in paths:
+            if not path.exists():
+                raise ValueError(f"{path} does not exist; check --{key}.")
     if options.stage in ("all", "run"):
-        settings = stages.make_settings(experiment, protocol, _parsed(options.changes or ()))
+        changes = _parsed(options.changes or ())
+        changes |= {key: [str(path) for path in paths] for key, paths in arrays.items() if paths}
+        settings = stages.make_settings(experiment, protocol, changes)
+        if experiment.check is not None:
+            experiment.check(settings, data)
         tasks = experiment.tasks(settings, data)
         stages.open_folder(experiment, settings, protocol, folder, resume=options.resume)
         left = stages.undone(tasks, folder)

@@ -1,4 +1,7 @@
-"""CEL files of version 3 (text) and 4 (binary): a path comes in, the intensity of every cell goes out."""
+"""CEL files: a path comes in, the intensity of every cell goes out.
+
+Version 3 is text, version 4 binary; those of the Command Console are read by `suquan.microarray._generic`.
+"""
 
 import re
 from collections.abc import Sequence
@@ -9,12 +12,16 @@ import numpy as np
 
 from suquan.microarray import _files as files
 from suquan.microarray._files import MAX_SIDE, Bytes, MicroarrayFileError, Tags, require
+from suquan.microarray._generic import MAGIC as _MAGIC_COMMAND_CONSOLE
+from suquan.microarray._generic import read_generic
 
 _MAGIC_4 = (64).to_bytes(4, "little")
-_MAGIC_COMMAND_CONSOLE = b"\x3b\x01"
 _CELL = np.dtype([("mean", "<f4"), ("sd", "<f4"), ("n_pixels", "<i2")])
 _POINT = np.dtype(("<i2", 2))
 _SUB_GRID_BYTES = 56
+_INTENSITIES = "affymetrix-calvin-intensity"
+# Data sets of a Command Console file, and their numbers of columns.
+_TABLES = {"Intensity": 1, "StdDev": 1, "Pixel": 1, "Mask": 2, "Outlier": 2}
 _SECTIONS = ("CEL", "HEADER", "INTENSITY", "MASKS", "OUTLIERS", "MODIFIED")
 
 
@@ -38,9 +45,9 @@ class Cel:
     masked, outliers : int64 ndarrays
         Numbers of the cells that the user masked, and of those that the scanner's software found odd.
     header : dict of str
-        TAG=VALUE lines of the header.
+        TAG=VALUE lines of the header, or the parameters of a file of the Command Console.
     version : int
-        3 or 4.
+        3, 4, or 1 for a file of the Command Console.
     """
 
     name: str
@@ -57,7 +64,9 @@ class Cel:
 
 
 def read_cel(path: Any) -> Cel:
-    """Read an Affymetrix CEL file of version 3 (text) or 4 (binary), packed with gzip or not.
+    """Read an Affymetrix CEL file, packed with gzip or not.
+
+    Version 3 (text), version 4 (binary) and the generic format of the Command Console are read.
 
     Parameters
     ----------
@@ -90,16 +99,13 @@ def read_cel(path: Any) -> Cel:
         return _read_binary(file)
     if file.data.lstrip()[:5] == b"[CEL]":
         return _read_text(file)
-    problem = (
-        f"is not a CEL file: it starts with {file.data[:12]!r}, not with [CEL] (version 3) or the integer 64 "
-        "(version 4)."
-    )
     if file.data[:2] == _MAGIC_COMMAND_CONSOLE:
-        problem = (
-            "is a CEL file of the Command Console, which is not read here; convert it to version 3 or 4, for "
-            "example with apt-cel-convert of the Affymetrix Power Tools."
-        )
-    raise MicroarrayFileError(f"{file.name} {problem}")
+        return _read_command_console(file)
+    raise MicroarrayFileError(
+        f"{file.name} is not a CEL file: it starts with {file.data[:12]!r}, not with [CEL] (version 3), the "
+        "integer 64 (version 4) or the bytes 59 and 1 (Command Console). Give the file that the scanner's "
+        "software wrote."
+    )
 
 
 def _read_binary(file: Bytes) -> Cel:
@@ -149,6 +155,27 @@ def _read_text(file: Bytes) -> Cel:
     return _cel(name, (n_rows, n_cols), list(columns), (masked, outliers), header.values, 3)
 
 
+def _read_command_console(file: Bytes) -> Cel:
+    _, header, tables = read_generic(file, _INTENSITIES)
+    tags = Tags([], f"the header of {file.name}")
+    tags.values = header
+    n_rows = tags.integer("affymetrix-cel-rows", 1, MAX_SIDE)
+    n_cols = tags.integer("affymetrix-cel-cols", 1, MAX_SIDE)
+    for title, n_columns in _TABLES.items():
+        dtype = tables[title].dtype if title in tables else np.dtype([])
+        fits = [dtype[name].kind in "iuf" for name in dtype.names or ()] == [True] * n_columns
+        problem = f"has no data set {title!r} with {n_columns} columns of numbers, only"
+        require(fits, file.name, f"is damaged: it {problem} {', '.join(list(tables)[:8])}.")
+        if n_columns == 1:
+            _check_count(len(tables[title]), n_rows, n_cols, file.name)
+    columns = [tables[title]["column_0"] for title in ("Intensity", "StdDev", "Pixel")]
+    marks = [
+        np.column_stack([tables[title][name] for name in ("column_0", "column_1")])
+        for title in ("Mask", "Outlier")
+    ]
+    return _cel(file.name, (n_rows, n_cols), columns, marks, header, 1)
+
+
 def _numbers(lines: list[str], n_columns: int, place: str) -> np.ndarray:
     """Table of a section, as many rows as its NumberCells says, of shape (n_rows, n_columns)."""
     n_tags = sum("=" in line for line in lines[:8])
@@ -194,7 +221,7 @@ def _cel(
     header: dict[str, str],
     version: int,
 ) -> Cel:
-    """What both versions hold: mean, deviation and pixels of all cells; masked and odd cells as (x, y)."""
+    """What all versions hold: mean, deviation and pixels of all cells; masked and odd cells as (x, y)."""
     with np.errstate(over="ignore"):
         intensity, sd = (column.astype(np.float32) for column in columns[:2])
     finite = np.isfinite(intensity)
@@ -202,7 +229,8 @@ def _cel(
     require(finite[cell], name, f"is damaged: the intensity of cell {cell} is not finite.")
     n_pixels = np.clip(columns[2], 0, 2**15 - 1).astype(np.int16)
     masked, outliers = (_cell_numbers(point, *shape, name) for point in points)
-    # The chip type is the word of the DatHeader that ends in .1sq.
-    found = re.search(r"([^\s\x14]+)\.1sq", header.get("DatHeader", ""))
-    chip_type = found.group(1) if found else ""
+    # The chip type is a parameter, or the word of the scanner's line that ends in .1sq.
+    scanner_line = header.get("DatHeader", header.get("affymetrix-dat-header", ""))
+    found = re.search(r"([^\s\x14]+)\.1sq", scanner_line)
+    chip_type = header.get("affymetrix-array-type") or (found.group(1) if found else "")
     return Cel(name, chip_type, *shape, intensity, sd, n_pixels, masked, outliers, header, version)

@@ -35,7 +35,9 @@ def require_count(found: int, wanted: int, what: str, place: str) -> None:
 
 
 class Bytes:
-    """Content of a file, and little-endian numbers read from it one after another, none past the end.
+    """Content of a file, and numbers read from it one after another, none past the end.
+
+    Numbers are little-endian, unless `order` is set to ">".
 
     Raises
     ------
@@ -44,7 +46,7 @@ class Bytes:
     """
 
     def __init__(self, path: Any) -> None:
-        self.name, self.place = Path(path).name, 0
+        self.name, self.place, self.order = Path(path).name, 0, "<"
         with Path(path).open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
@@ -64,8 +66,8 @@ class Bytes:
 
     def take(self, n_bytes: int, what: str) -> memoryview:
         """Next `n_bytes` bytes; `what` they are, for the message."""
-        left = f"{self.n_left:,} are left of {len(self.data):,}"
-        problem = f"is truncated or damaged: {what} should take {n_bytes:,} bytes, {left}."
+        left = f"{self.n_left:,} are left of {len(self.data):,}. Copy or download the file again."
+        problem = f"is truncated or damaged: {what} should take {n_bytes:,} bytes, {left}"
         require(0 <= n_bytes <= self.n_left, self.name, problem)
         self.place += n_bytes
         return memoryview(self.data)[self.place - n_bytes : self.place]
@@ -76,7 +78,8 @@ class Bytes:
 
     def unpack(self, form: str, what: str) -> tuple:
         """Numbers of the `struct` format `form`, without padding."""
-        return struct.unpack("<" + form, self.take(struct.calcsize("<" + form), what))
+        form = self.order + form
+        return struct.unpack(form, self.take(struct.calcsize(form), what))
 
     def integer(self, what: str, low: int = 0, high: int = 2**31 - 1) -> int:
         """Next 32-bit integer, which must lie between `low` and `high`."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan.losses import Curvature, Loss
+from suquan.losses import Curvature, DiagonalCurvature, Loss
 from suquan.solvers._products import (
     Array,
     CentredDesign,
@@ -55,18 +55,11 @@ class DenseSums:
         Weights of each fit.
     spread : float, optional
         Mean square of the entries, where a preconditioner needs it.
-
-    Attributes
-    ----------
-    largest_square : float
-        Features up to which there is room for a matrix of all pairs.
     """
-
-    largest_square = np.inf
 
     def __init__(self, design: CentredDesign, loss: Loss, y: Array, S: Array, spread: float = 1.0):
         self.design, self.loss, self.y, self.S, self.spread = design, loss, y, S, spread
-        self.n_features = design.A.shape[1]
+        self.n_features, self.largest_square = design.n_features, design.largest_square
         self._known: tuple[list[Point], list[Curvature]] | None = None
         self.has_all = [bool(np.all(s > 0.0)) for s in S]
 
@@ -93,7 +86,10 @@ class DenseSums:
     def hessian(self, fits: Array, points: list[Point]) -> Product:
         """Products with the Hessians of the losses, in the type of the design."""
         curvatures = self._curvatures(fits, points)
-        dtype = self.design.A.dtype
+        dtype = self.design.dtype
+        if all(isinstance(c, DiagonalCurvature) for c in curvatures) and self.loss.n_outputs == 1:
+            C = np.stack([c.diagonal() for c in curvatures]).astype(dtype)
+            return lambda V: self.design.curved(V[:, 0], C)[:, None]
 
         def product(V: Array) -> Array:
             changes = self._side_by_side(self.design.scores(_rows(V), dtype), len(V))
@@ -154,7 +150,7 @@ class Conditioning:
     """Preconditioner that the fits on one design share, as strong as they turn out to need.
 
     At first it scales. Once conjugate gradients have cost as many products as forming and factorising second
-    moments, n_features / 24, it inverts the mean Hessian of the present fits; once they have cost as many
+    moments, n_features / 16, it inverts the mean Hessian of the present fits; once they have cost as many
     again, the one of the fits then.
 
     Parameters
@@ -166,7 +162,7 @@ class Conditioning:
 
     def __init__(self, n_features: int, dtype: Any = np.float64):
         self.dtype = dtype
-        self.budget = max(_FEW_PRODUCTS, n_features // 24)
+        self.budget = max(_FEW_PRODUCTS, n_features // 16)
         self.products_left = self.budget if n_features > _FEW_FEATURES else 0
         self._squares: MaybeArray = None
         self._factor: MaybeArray = None

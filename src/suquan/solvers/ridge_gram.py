@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from suquan._blocks import on_threads
+from suquan._blocks import on_threads, row_blocks
 from suquan.losses import Loss
 from suquan.solvers._products import (
     Array,
@@ -33,7 +33,6 @@ from suquan.solvers._products import (
     cholesky_solve,
     column_products,
     n_threads,
-    slices,
 )
 from suquan.solvers.newton import (
     LinearFit,
@@ -318,6 +317,8 @@ class GramSolver:
             start = replace(start, w=w, b=b if self.fit_intercept else 0.0 * b, design=known)
         fits = solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
         inverse = vectors / roots
+        if self.fit_intercept:  # of sum 0, but for the rounding of the smallest eigenvalues
+            inverse -= inverse.mean(axis=0)
         return [replace(fit, dual=fit.w @ inverse.T, w=None, design=self) for fit in fits]
 
 
@@ -339,7 +340,7 @@ def _gram(A: Array, means: Array) -> Array:
 
     G = np.zeros((n_samples, n_samples))
     # Blocks with at least as many columns as rows: a product then costs more than adding it up.
-    blocks = slices(n_features, min(n_samples, 512))
+    blocks = list(row_blocks(n_features, min(n_samples, 512)))
     for product in on_threads(part, blocks, n_threads(A.size * n_samples)):
         G += product
     return G

@@ -1,0 +1,202 @@
+"""Models with several targets against a convex solver, and their passes over samples against the operators."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
+from suquan.matrix_model import MatrixProblem, fit_matrix, fit_multi, target_basis
+from suquan.objective import Steps
+from suquan.ranking import SampleOperator
+from suquan.solvers.knot_grams import knot_grams
+from suquan.solvers.matrix_data import BlockData, PassData, matrix_data
+from suquan.targets import read_at_grid
+
+LOSSES = {
+    "logistic": Logistic(),
+    "squared": Squared(),
+    "huber": Huber(1.0),
+    "poisson": Poisson(),
+    "softmax": Softmax(3),
+}
+
+
+def make_samples(seed, kind, n_samples=None, n_features=None):
+    """Ranked samples without ties, with ties, or with missing values."""
+    rng = np.random.default_rng(seed)
+    shape = n_samples or rng.integers(8, 40), n_features or rng.integers(3, 12)
+    X = rng.standard_normal(shape)
+    if kind == "ties":
+        X = np.round(X)
+    if kind == "missing":
+        X[rng.random(shape) < 0.2] = np.nan
+    ties = rng.choice(["average", "first", "mean_rank"])
+    return SampleOperator.from_samples(X, ties=ties, missing="ignore"), np.nan_to_num(X)
+
+
+def make_labels(name, X, rng):
+    score = X @ rng.standard_normal(X.shape[1])
+    if name == "logistic":
+        return np.where(score > 0, 1.0, -1.0)
+    if name == "softmax":
+        return np.digitize(score, [-1.0, 1.0])
+    if name == "poisson":
+        return rng.poisson(np.exp(0.3 * score)).astype(float)
+    return score + rng.standard_normal(len(X))
+
+
+def maps(operator, n_knots):
+    """The maps S_i, of shape (n_samples, n_features, n_knots)."""
+    units = [read_at_grid(unit, operator.n_features) for unit in np.eye(n_knots)]
+    return np.stack([operator.apply(unit) for unit in units], axis=2)
+
+
+def convex_optimum(problem, kind):
+    """Minimum of the stated problem, by a general convex solver."""
+    cp = pytest.importorskip("cvxpy")
+    loss, y, s = problem.loss, problem.y, problem.s
+    S = maps(problem.operator, problem.n_knots) @ problem.basis
+    n, p, r = S.shape
+    A = [cp.Variable((p, r)) for _ in range(loss.n_outputs)]
+    b = cp.Variable(loss.n_outputs) if problem.fit_intercept else np.zeros(loss.n_outputs)
+    rows = S.reshape(n, -1)
+    u = [rows @ cp.reshape(A_k, (p * r,), order="C") + b[k] for k, A_k in enumerate(A)]
+    if loss.name == "logistic":
+        value = s @ cp.logistic(-cp.multiply(y, u[0]))
+    elif loss.name == "squared":
+        value = s @ cp.square(y - u[0])
+    elif loss.name == "huber":
+        value = s @ cp.huber(y - u[0], loss.delta)
+    elif loss.name == "poisson":
+        entropy = y * np.log(np.where(y > 0, y, 1.0)) - y
+        value = s @ (cp.exp(u[0]) - cp.multiply(y, u[0])) + s @ entropy
+    else:
+        U = cp.vstack(u).T
+        chosen = cp.sum(cp.multiply(np.eye(loss.n_outputs)[y], U), axis=1)
+        value = s @ (cp.log_sum_exp(U, axis=1) - chosen)
+    stacked = cp.vstack(A)
+    norm = cp.normNuc(stacked) if kind == "multi" else cp.sum_squares(stacked)
+    task = cp.Problem(cp.Minimize(value + problem.alpha * norm))
+    return task.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+
+
+def problems(seed, name, kind):
+    """The same problem by passes and, without long ties, by blocks of knots."""
+    rng = np.random.default_rng(seed)
+    operator, X = make_samples(seed, kind)
+    n_knots = int(rng.integers(2, operator.n_features + 1))
+    s = rng.random(len(X)) + 0.1
+    rest = LOSSES[name], make_labels(name, X, rng), s / s.sum()
+    rest = *rest, 10.0 ** rng.uniform(-2.5, -0.5), [0.0, 0.1][seed % 2], bool(rng.integers(2))
+    problem = MatrixProblem(operator, n_knots, *rest, "trace")
+    found = [replace(problem, _made={"data": PassData(operator, n_knots)})]
+    blocks = knot_grams(operator, n_knots)
+    return found if blocks is None else [*found, problem.with_blocks(blocks)]
+
+
+def fit(problem, n_targets=None, tol=1e-8, max_rounds=300, H=None):
+    H = np.eye(problem.basis.shape[1], n_targets or 1) if H is None else H
+    return fit_multi(problem, H, n_targets, Steps(None, max_rounds, tol, 500))
+
+
+def fit_frobenius(problem, tol=1e-8):
+    return fit_matrix(replace(problem, norm="frobenius"), Steps(None, 0, tol, 500))
+
+
+SLOW = [
+    pytest.param(seed, name, kind, marks=pytest.mark.slow)
+    for seed in range(5, 9)
+    for name in LOSSES
+    for kind in ("plain", "ties", "missing")
+]
+FAST = list(zip(range(5), LOSSES, ("missing", "ties", "plain", "missing", "missing"), strict=True))
+
+
+@pytest.mark.parametrize(("seed", "name", "kind"), [*FAST, *SLOW])
+def test_against_a_convex_solver(seed, name, kind):
+    for problem in problems(seed, name, kind):
+        for method in ("multi", "matrix"):
+            found = fit(problem) if method == "multi" else fit_frobenius(problem)
+            optimum = convex_optimum(problem, method)
+            assert abs(found.objective - optimum) <= 1e-6
+            rounding = 1e-8 * max(found.objective, 1.0)
+            assert found.gap >= -rounding
+            assert found.objective - optimum <= found.gap + rounding
+            assert np.all(np.diff(found.history) <= 1e-9 * found.history[0])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_result_gives_the_objective(name):
+    for problem in problems(7, name, "ties"):
+        for found in (fit(problem, tol=1e-6), fit_frobenius(problem, 1e-6)):
+            W = found.w.reshape(len(found.b), len(found.g), -1)
+            A = np.einsum("kmj,mq->kjq", W, found.g)
+            S = maps(problem.operator, problem.n_knots)
+            u = np.einsum("kjq,ijq->ik", A, S) + found.b
+            u = u if problem.loss.n_outputs > 1 else u[:, 0]
+            K = problem.n_knots
+            L = np.diag(np.r_[1.0, np.full(K - 2, 2.0), 1.0]) - np.eye(K, k=1) - np.eye(K, k=-1)
+            R = (np.eye(K) + problem.smoothness * K**2 * L) / K
+            sigma = np.linalg.svd(A.reshape(-1, K) @ np.linalg.cholesky(R), compute_uv=False)
+            np.testing.assert_allclose(
+                found.singular_values, sigma[: len(found.singular_values)], rtol=1e-6
+            )
+            is_multi = len(found.history) > 1
+            penalty = sigma.sum() if is_multi else (sigma**2).sum()
+            value = problem.loss.value(problem.y, u, problem.s) + problem.alpha * penalty
+            assert value == pytest.approx(found.objective, rel=1e-5)
+            np.testing.assert_allclose(np.mean(problem.expand(found.g) ** 2, axis=1), 1.0)
+            np.testing.assert_allclose(found.g.sum(axis=1), 0.0, atol=1e-9)
+
+
+def test_one_target_is_as_good_as_many_starts():
+    for seed in range(2):
+        problem = problems(seed, "logistic", "plain")[-1]
+        best = fit(problem)
+        one = fit(problem, 1, tol=1e-10)
+        assert one.objective >= best.objective - 1e-7
+        rng = np.random.default_rng(seed)
+        starts = rng.standard_normal((20, problem.basis.shape[1], 1))
+        others = [fit(problem, 1, max_rounds=100, H=H) for H in starts]
+        lowest = min(other.objective for other in others)
+        assert one.objective <= lowest + 1e-6 or one.gap >= one.objective - lowest
+        assert one.objective - best.objective <= one.gap + 1e-8
+
+
+def test_basis_is_orthonormal():
+    K, smoothness = 7, 0.3
+    Q = target_basis(K, smoothness)
+    L = np.diag(np.r_[1.0, np.full(K - 2, 2.0), 1.0]) - np.eye(K, k=1) - np.eye(K, k=-1)
+    R = (np.eye(K) + smoothness * K**2 * L) / K
+    np.testing.assert_allclose(Q.T @ R @ Q, np.eye(K - 1), atol=1e-12)
+    np.testing.assert_allclose(Q.sum(axis=0), 0.0, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["plain", "ties", "missing", "both"]))
+def test_passes_are_the_maps(seed, kind):
+    rng = np.random.default_rng(seed)
+    n_samples, n_features = rng.integers(1, 12), rng.integers(2, 30)
+    X = rng.integers(0, rng.integers(1, 40), (n_samples, n_features)).astype(float)
+    if kind == "plain":
+        X = rng.standard_normal(X.shape)
+    if kind in ("missing", "both"):
+        X[rng.random(X.shape) < rng.random()] = np.nan
+    ties = rng.choice(["average", "first", "mean_rank"])
+    operator = SampleOperator.from_samples(X, ties=ties, missing="ignore")
+    n_knots = int(rng.integers(2, n_features + 1))
+    data, S = PassData(operator, n_knots), maps(operator, n_knots)
+    A = rng.standard_normal((2, n_features, n_knots))
+    np.testing.assert_allclose(data.scores(A), np.einsum("kjq,ijq->ik", A, S), atol=1e-10)
+    c = rng.standard_normal((n_samples, 2))
+    np.testing.assert_allclose(data.sums(c), np.einsum("ik,ijq->kjq", c, S), atol=1e-10)
+
+
+def test_blocks_where_samples_are_few():
+    operator, _ = make_samples(0, "plain", 10, 12)
+    assert isinstance(matrix_data(operator, 5), BlockData)
+    operator, _ = make_samples(0, "plain", 13, 12)
+    assert isinstance(matrix_data(operator, 5), PassData)
