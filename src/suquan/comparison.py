@@ -392,20 +392,16 @@ class _Study:
         score = float(self.scorer(data.outputs(fits, train, test), data.labels[test])[0])
         inner_score = float(scores.mean(axis=1).max())
         first = np.atleast_2d(f)[0]
-        target = first / np.sqrt(
-            np.mean(first**2)
-        )  # targets of different folds can then be compared
+        # Targets of different folds can then be compared.
+        target = first / np.sqrt(np.mean(first**2))
         return Outcome(
             score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, target
         )
 
     def _candidates(self, methods: list[Method], smoothnesses: np.ndarray) -> list[Candidate]:
         """Grids of learned methods."""
-        p, settings = self.data.operator.n_features, self.settings
-
-        def alphas(method: Method) -> np.ndarray:
-            return alpha_grid(self.given_alphas, p, method)
-
+        settings = self.settings
+        alphas = partial(alpha_grid, self.given_alphas, self.data.operator.n_features)
         rounds, n_targets = settings.max_rounds, settings.n_targets
         return make_candidates(methods, alphas, smoothnesses, rounds, n_targets, self.departures)
 

@@ -134,12 +134,9 @@ class Settings:
     def steps(self) -> Steps:
         """How rounds are done."""
         report = partial(print, f"[{self.owner}]") if self.verbose else silent
-        learns = self.departure > 0 or self.method.norm is not None
-        rounds = self.method.rounds(self.max_rounds) if learns else 0
-        return Steps(
-            self.method.target_set, rounds, self.tol, self.max_iter, report,
-            departure=float(self.departure),
-        )  # fmt: skip
+        rounds = self.method.rounds(self.max_rounds) if self.departure or self.method.norm else 0
+        how = self.method.target_set, rounds, self.tol, self.max_iter, report
+        return Steps(*how, departure=float(self.departure))
 
 
 def _check_ranges(settings: Settings) -> None:
