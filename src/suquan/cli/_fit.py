@@ -52,7 +52,8 @@ def run(options: Fit, output: Output) -> None:
         targets = f"targets {model.n_targets_}, "
         output.keep(n_targets=model.n_targets_, duality_gap=model.duality_gap_)
     output.say(
-        f"method {model.method_}, {targets}alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}: mean "
+        f"method {model.method_}, {targets}alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}, "
+        f"departure {model.departure_:.3g}: mean "
         f"{problem.scoring} {model.best_score_:.4f} over the folds that chose them (too good by the choice; "
         "`suquan compare` measures without)"
     )
@@ -61,6 +62,7 @@ def run(options: Fit, output: Output) -> None:
         method=model.method_,
         alpha=float(model.alpha_),
         smoothness=float(model.smoothness_),
+        departure=float(model.departure_),
         scoring=problem.scoring,
         selection_score=float(model.best_score_),
         n_features_used=int(np.count_nonzero(feature_weights(model).any(axis=0))),

@@ -290,7 +290,8 @@ class ObjectiveDisplay:
                 "its target, such as SuquanClassifier."
             )
         method = getattr(model, "method_", model.method)
-        return cls(model.objective_history_, crossfit=method == "crossfit").plot(ax)
+        crossfit = method == "crossfit" and model.n_rounds_ > 0
+        return cls(model.objective_history_, crossfit=crossfit).plot(ax)
 
     def plot(self, ax: Any = None, *, color: Any = None) -> Self:
         """Draw on `ax`, or on a new figure.

@@ -19,6 +19,7 @@ N_TOP = 20
 _TOLD = {
     "alpha_": "alpha",
     "smoothness_": "smoothness",
+    "departure_": "part of the way from the start",
     "n_rounds_": "rounds",
     "objective_": "objective J",
     "n_targets_": "targets",
