@@ -10,7 +10,7 @@ from suquan.cli._fit import check_methods, fit_model, save_fitted
 from suquan.cli._inputs import Problem, load_problem, make_splitter
 from suquan.cli._options import Compare, split_names
 from suquan.cli._output import Output
-from suquan.comparison import METHOD_NAMES, Comparison, compare
+from suquan.comparison import DEFAULT_METHODS, METHOD_NAMES, Comparison, compare
 from suquan.io import TableError
 from suquan.plotting import ComparisonDisplay, TargetQuantileDisplay
 from suquan.report import write_report
@@ -102,7 +102,7 @@ def check_folder(folder: Path) -> None:
 def default_methods(problem: Problem) -> list[str]:
     """All methods that can do the task; "svd" is for two classes alone."""
     two = len(problem.class_names) == 2
-    return [name for name in METHOD_NAMES if two or name != "svd"]
+    return [name for name in DEFAULT_METHODS if two or name != "svd"]
 
 
 def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
