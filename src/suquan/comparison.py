@@ -156,7 +156,8 @@ def compare(
     methods : sequence of names, objects or (name, object) pairs
         "raw" (centred and scaled by one mean and one standard deviation of the training samples), the
         fixed targets "median", "mean", "normal", "uniform", "exponential", "cauchy", the learned ones
-        "svd", "f0", "bnd", "spav", "joint", "crossfit". An object is a :class:`suquan.methods.Method`, a set
+        "svd", "f0", "bnd", "spav", "joint", "crossfit". Only where they are named: "matrix" and "multi", with
+        several targets. An object is a :class:`suquan.methods.Method`, a set
         that follows :class:`suquan.target_sets.TargetSet`, or, with a name, any scikit-learn estimator.
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times. `inner_cv` must not be a list of splits.
