@@ -274,6 +274,29 @@ def test_reports_pictures_and_the_command_line_show_all_targets(data, tmp_path):
     assert "of the norm" in shown.output
 
 
+def test_the_curve_of_a_feature(data):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot
+
+    from suquan.plotting import FeatureCurveDisplay
+
+    X, y, score = data
+    model = SuquanClassifier("matrix").fit(X, y)
+    ax = matplotlib.pyplot.figure().add_subplot()
+    samples = np.stack([np.roll(np.arange(24.0), k) for k in range(24)])
+    places = samples.astype(int)
+    scores = np.tile(model.intercept_, 24)
+    for j in range(24):
+        display = FeatureCurveDisplay.from_estimator(model, j, ax=ax)
+        scores += display.curves["score"][places[:, j]]
+    np.testing.assert_allclose(scores, model.decision_function(samples), atol=1e-10)
+    model = SuquanClassifier("multi", n_targets=2).fit(X, np.digitize(score, [-1.0, 1.0]))
+    assert list(FeatureCurveDisplay.from_estimator(model, 0, ax=ax).curves) == ["0", "1", "2"]
+    with pytest.raises(ValueError, match="no feature 'ESR1'"):
+        FeatureCurveDisplay.from_estimator(model, "ESR1")
+
+
 def test_dask_arrays_are_refused(data):
     da = pytest.importorskip("dask.array")
     X, y, _ = data
