@@ -207,6 +207,8 @@ def test_comparison(data):
     assert result.summary["method"].tolist() == ["normal", "multi", "matrix", "joint", "best_fixed"]
     assert np.all(result.summary["mean"] > 0.5)
     assert result.targets["matrix"].shape == (3, 24)
+    with pytest.raises(ValueError, match="n_targets is for the method 'multi'"):
+        compare(X, y, methods=["normal", "matrix"], n_targets=2, progress=False)
 
 
 @pytest.mark.parametrize(
@@ -228,73 +230,6 @@ def test_bad_input(data, settings, message):
         SuquanClassifier(**settings).fit(X, y)
     with pytest.raises(ValueError, match=message):
         SuquanClassifierCV(**settings).fit(X, y)
-
-
-def test_reports_pictures_and_the_command_line_show_all_targets(data, tmp_path):
-    pytest.importorskip("matplotlib").use("Agg")
-    from typer.testing import CliRunner
-
-    from suquan.cli._app import app
-    from suquan.plotting import TargetQuantileDisplay
-    from suquan.report import write_report
-
-    X, y, _ = data
-    model = SuquanClassifier("multi", n_targets=3, alpha=0.02).fit(X, y)
-    display = TargetQuantileDisplay.from_estimator(model)
-    assert len(display.other_lines_) == 2
-    assert all("of the norm" in name for name in display.other_lines_)
-    page = write_report(tmp_path / "report.html", None, estimator=model).read_text("utf-8")
-    assert "target 2 (" in page
-    table, path = tmp_path / "table.csv", tmp_path / "model.suquan"
-    names = ",".join([f"gene{j}" for j in range(X.shape[1])])
-    rows = [
-        f"s{i},{label}," + ",".join(map(str, x))
-        for i, (x, label) in enumerate(zip(X, y, strict=True))
-    ]
-    table.write_text("\n".join([f"sample,class,{names}", *rows]), "utf-8")
-    options = [
-        "--method",
-        "multi",
-        "--n-targets",
-        "2",
-        "--alphas",
-        "2",
-        "--cv",
-        "2x1",
-        "--n-jobs",
-        "1",
-    ]
-    done = CliRunner().invoke(
-        app, ["fit", str(table), "--label", "class", *options, "-o", str(path)]
-    )
-    assert done.exit_code == 0, done.output
-    assert load_model(path).n_targets_ <= 2
-    shown = CliRunner().invoke(app, ["inspect", str(path)])
-    assert shown.exit_code == 0, shown.output
-    assert "of the norm" in shown.output
-
-
-def test_the_curve_of_a_feature(data):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot
-
-    from suquan.plotting import FeatureCurveDisplay
-
-    X, y, score = data
-    model = SuquanClassifier("matrix").fit(X, y)
-    ax = matplotlib.pyplot.figure().add_subplot()
-    samples = np.stack([np.roll(np.arange(24.0), k) for k in range(24)])
-    places = samples.astype(int)
-    scores = np.tile(model.intercept_, 24)
-    for j in range(24):
-        display = FeatureCurveDisplay.from_estimator(model, j, ax=ax)
-        scores += display.curves["score"][places[:, j]]
-    np.testing.assert_allclose(scores, model.decision_function(samples), atol=1e-10)
-    model = SuquanClassifier("multi", n_targets=2).fit(X, np.digitize(score, [-1.0, 1.0]))
-    assert list(FeatureCurveDisplay.from_estimator(model, 0, ax=ax).curves) == ["0", "1", "2"]
-    with pytest.raises(ValueError, match="no feature 'ESR1'"):
-        FeatureCurveDisplay.from_estimator(model, "ESR1")
 
 
 def test_dask_arrays_are_refused(data):
