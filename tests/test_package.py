@@ -226,7 +226,8 @@ print(json.dumps((peak() - before - out.nbytes) / out.nbytes))
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's memory counters")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_peak_memory_beyond_input_and_output_is_little_more_than_ranks_of_16_bits(dtype):
-    assert run_python(_MEMORY, dtype) <= 2 / np.dtype(dtype).itemsize + 0.1
+    # 5 MB and more for the buffers of two threads and for what the allocator keeps
+    assert run_python(_MEMORY, dtype) <= 2 / np.dtype(dtype).itemsize + 0.15
 
 
 def test_rows_are_read_in_place_where_they_can_be():
