@@ -154,6 +154,7 @@ def test_simulated_compares_with_the_true_data(done):
         "spav_small",
         "joint",
         "crossfit",
+        "crossfit_learned",
         "crossfit_corrupted",
     }
     # Methods that see ranks alone have one result under all corruptions, and it counts once.

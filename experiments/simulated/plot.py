@@ -18,7 +18,7 @@ STYLES = {
     ("spav", "best"): ("SUQUAN-SPAV", "#c8553d", "--"),
     ("spav_small", "best"): ("SPAV, smaller γ too", "#e39b8b", "--"),
     ("joint", "best"): ("joint", "#3f8f5b", "-."),
-    ("crossfit", "best"): ("crossfit", "#e8b64c", "-."),
+    ("crossfit_learned", "smoothed"): ("crossfit, never its start", "#e8b64c", "-."),
     ("crossfit", "smoothed"): ("crossfit (default)", "#d08b00", "-"),
 }
 
@@ -61,7 +61,7 @@ def plot_rounds(ax: Any, rounds: list[Row]) -> None:
     """Mean test AUC after each number of rounds, from the corrupted target."""
     ends = []
     for method in distinct(rounds, "method"):
-        label, color, line = STYLES[method, "best"]
+        label, color, line = STYLES.get((method, "best")) or STYLES[method, "smoothed"]
         rows = where(rounds, method=method)
         x, y = column(rows, "rounds"), column(rows, "auc")
         ax.plot(x, y, line, color=color, marker="o", ms=3)

@@ -107,26 +107,28 @@ def _fits(settings: Settings, draw: tuple, name: str, parameters: dict[str, Any]
     start = time.perf_counter()
     search = _select(settings, parameters).fit(X, y)
     seconds = time.perf_counter() - start
-    fitted = {}
+    fitted: dict[Candidate, SuquanClassifier] = {}
     rows = []
-    for (method, selection), (alpha, smoothness) in _choices(settings, name, search).items():
-        if (alpha, smoothness) not in fitted:
-            fitted[alpha, smoothness] = SuquanClassifier(
+    for (method, selection), chosen in _choices(settings, name, search).items():
+        if chosen not in fitted:
+            fitted[chosen] = SuquanClassifier(
                 parameters["method"],
-                alpha=alpha,
-                smoothness=smoothness,
+                alpha=chosen.alpha,
+                smoothness=chosen.smoothness,
+                departure=chosen.departure,
                 random_state=0,
                 **{key: parameters[key] for key in ("init",) if key in parameters},
             ).fit(X, y)
-        model = fitted[alpha, smoothness]
+        model = fitted[chosen]
         rows.append(
             {
                 "method": method,
                 "selection": selection,
                 "auc": float(roc_auc_score(y_test, model.decision_function(X_test))),
                 "distance": distance(model.target_quantiles_),
-                "alpha": alpha,
-                "smoothness": smoothness,
+                "alpha": chosen.alpha,
+                "smoothness": chosen.smoothness,
+                "departure": chosen.departure,
                 "seconds": seconds,
             }
         )
@@ -135,28 +137,33 @@ def _fits(settings: Settings, draw: tuple, name: str, parameters: dict[str, Any]
 
 def _choices(
     settings: Settings, name: str, search: SuquanClassifierCV
-) -> dict[tuple[str, str], tuple[float, float]]:
-    """Chosen (alpha, smoothness) by method and rule; spav_small is SPAV with smaller values too."""
+) -> dict[tuple[str, str], Candidate]:
+    """Chosen setting by method and rule, from parts of one grid.
+
+    spav_small is SPAV with smoothness below the paper's grid too; crossfit_learned is crossfit that may not
+    stay with its start.
+    """
     results = search.cv_results_
     candidates = [
-        Candidate(resolve_method(p["method"]), p["alpha"], p["smoothness"], p["max_rounds"])
-        for p in results["params"]
+        Candidate(**values | {"method": resolve_method(values["method"])})
+        for values in results["params"]
     ]
     n_splits = settings.inner_folds * settings.inner_repeats
     scores = np.column_stack([results[f"split{k}_test_score"] for k in range(n_splits)])
-    levels = results["param_smoothness"]
-    grids = {name: np.ones(len(levels), dtype=bool)}
+    grids = {name: candidates}
     if name == "spav":
-        grids = {"spav": levels >= min(settings.smoothnesses), "spav_small": grids[name]}
+        grids["spav_small"] = candidates
+        grids["spav"] = [c for c in candidates if c.smoothness >= min(settings.smoothnesses)]
+    if name == "crossfit":
+        grids["crossfit_learned"] = [c for c in candidates if c.departure == 1]
     test_share = 1 / (settings.inner_folds - 1)
     chosen = {}
-    for method, inside in grids.items():
-        places = np.flatnonzero(inside)
-        grid = [candidates[k] for k in places]
-        rules = ("best", "smoothed") if len(set(levels[places])) > 1 else ("best",)
-        for rule in rules:
-            best = grid[choose(grid, scores[places], rule, test_share)]
-            chosen[method, rule] = (best.alpha, best.smoothness)
+    for method, grid in grids.items():
+        part = scores[[candidates.index(candidate) for candidate in grid]]
+        smooth = len({candidate.smoothness for candidate in grid}) > 1
+        for rule in ("best", "smoothed") if smooth else ("best",):
+            best = choose(grid, part, rule, test_share, search.min_gain)
+            chosen[method, rule] = grid[best]
     return chosen
 
 

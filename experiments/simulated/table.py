@@ -16,10 +16,11 @@ METHODS = (
     "spav_small",
     "joint",
     "crossfit",
+    "crossfit_learned",
     "crossfit_corrupted",
 )
 KEYS = ("method", "selection", "n", "corruption", "seed")
-VALUES = ("auc", "distance", "alpha", "smoothness", "seconds")
+VALUES = ("auc", "distance", "alpha", "smoothness", "departure", "seconds")
 
 
 def tables(settings: Settings, parts: dict[str, Any]) -> dict[str, list[Row]]:
