@@ -1,0 +1,97 @@
+"""Settings of the experiment on several targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIXED = ("median", "uniform", "normal", "exponential", "cauchy")
+# Of one target or none, with the grid `alphas`.
+ONE_TARGET = ("raw", *FIXED, "bnd", "f0")
+STUDIES = ("simulation", "sizes", "pairs", "expression")
+
+# Number of pictures that the grids are for.
+N_GRID = 10_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Studies, sizes and grids.
+
+    Attributes
+    ----------
+    studies : tuple of str
+        Those of "simulation", "sizes" (pictures over their number), "pairs" (pictures, many pairs of
+        classes) and "expression" that are done, in this order.
+    targets : tuple of int
+        Numbers of targets of "multi".
+    pairs, size_pairs : int
+        Pairs of classes of "pairs" and of "sizes": neighbours in the list of classes first, so that nine
+        pairs hold every class.
+    sizes : tuple of int
+        Training pictures of both classes together in "sizes"; "pairs" has 2·`n_train` of them.
+    n_train, n_test : int
+        Pictures per class, the first ones; at most 5,000 and 1,000.
+    inner_splits : int
+        Splits of the training samples by which alpha is chosen: three quarters against one.
+    max_rounds : int
+        Of "multi".
+    alphas, trace_alphas, matrix_alphas, grey_alphas : tuple of float
+        Grids on 10,000 pictures: one target or none, "multi", "matrix", curves over grey values. With n
+        pictures squared norms are weighed 10,000/n times as much, trace norms √(10,000/n) times.
+    one_knots, n_knots : int
+        Knots of a single target on pictures, and of "multi" and "matrix" everywhere.
+    seeds : int
+        Draws of the simulations.
+    simulated : tuple of (n_samples, n_features)
+        Sizes of the problem of rank three.
+    rank_one : (n_samples, n_features)
+        Size of the problem of rank one.
+    n_alphas, n_smoothnesses : int
+        Sizes of the automatic grids on simulated samples and expression sets.
+    datasets : tuple of str
+        Expression sets.
+    outer_repeats : int
+        Repetitions of the three outer folds on them.
+    """
+
+    studies: tuple[str, ...] = STUDIES
+    targets: tuple[int, ...] = (1, 2, 3, 5)
+    pairs: int = 45
+    size_pairs: int = 10
+    sizes: tuple[int, ...] = (500, 2000, 10000)
+    n_train: int = 5000
+    n_test: int = 1000
+    inner_splits: int = 3
+    max_rounds: int = 100
+    alphas: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0, 10.0)
+    trace_alphas: tuple[float, ...] = (0.03, 0.06, 0.12, 0.25, 0.5)
+    matrix_alphas: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0)
+    grey_alphas: tuple[float, ...] = (0.03, 0.06, 0.12, 0.25, 0.5)
+    one_knots: int = 128
+    n_knots: int = 16
+    seeds: int = 10
+    simulated: tuple[tuple[int, int], ...] = ((500, 150), (2000, 150), (5000, 150))
+    rank_one: tuple[int, int] = (2000, 1000)
+    n_alphas: int = 7
+    n_smoothnesses: int = 5
+    datasets: tuple[str, ...] = (
+        "breast_nki295",
+        "breast_gse3143",
+        "breast_sotiriou99",
+        "breast_veer78",
+        "breast_biospear614",
+        "breast_vdx150",
+        "dlbcl_chop414",
+    )
+    outer_repeats: int = 5
+
+    def grid(self, name: str, n: int) -> list[float]:
+        """Strengths of a grid for n pictures."""
+        power = 0.5 if name in ("trace_alphas", "grey_alphas") else 1.0
+        return [alpha * (N_GRID / n) ** power for alpha in getattr(self, name)]
+
+
+PROTOCOLS = {
+    "paper": Settings(),
+    "quick": Settings(inner_splits=1, max_rounds=10, seeds=3, outer_repeats=1),
+}
