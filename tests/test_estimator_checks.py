@@ -32,21 +32,26 @@ VARIANTS = {
         {"missing": "ignore", "ties": "mean_rank"},
     ],
     "SuquanClassifier": [
-        *({"method": method} for method in ("fixed", "svd", "joint")),
+        *({"method": method} for method in ("fixed", "svd", "joint", "multi")),
         {"missing": "ignore", "l1_ratio": 0.5, "method": "bnd"},
     ],
     "SuquanRegressor": [{"method": "joint", "init": "median"}, {"missing": "ignore"}],
     "SupervisedQuantileNormalizer": [{"method": "bnd"}],
 }
 
-# Their code is that of variants above, but for the set of targets.
-MORE_VARIANTS = [suquan.SuquanClassifier(method) for method in ("f0", "bnd", "spav")]
-
 # Small grids, so that the checks take seconds.
 SMALL = {
     "SuquanClassifierCV": {"alphas": 2, "smoothnesses": 2, "cv": 3},
     "SuquanRegressorCV": {"alphas": 2, "smoothnesses": 2, "cv": 3},
 }
+
+# Their code is that of variants above, but for the set of targets.
+MORE_VARIANTS = [
+    *(suquan.SuquanClassifier(method) for method in ("f0", "bnd", "spav", "matrix")),
+    *(suquan.SuquanRegressor(method) for method in ("multi", "matrix")),
+    suquan.SupervisedQuantileNormalizer("multi", n_targets=1),
+    suquan.SuquanClassifierCV("multi", **SMALL["SuquanClassifierCV"]),
+]
 
 
 def _instances():

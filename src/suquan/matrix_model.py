@@ -24,16 +24,17 @@ from typing import Any
 import numpy as np
 
 from suquan.losses import Loss
-from suquan.objective import JointFit, Steps, intercept_only
+from suquan.objective import FLOAT64_ENTRIES, JointFit, Steps, intercept_only
 from suquan.ranking import SampleOperator
 from suquan.solvers._products import cholesky, cholesky_solve, one_blas_thread
 from suquan.solvers.matrix_data import BlockData, matrix_data
 from suquan.solvers.newton import Point, damped_curvature, ignores_shifts, negligible, newton
 from suquan.targets import read_at_grid
 
-# Accuracy of the target step and of intercepts, which are cheap, and bounds on that of the W-step.
+# Accuracy of the target step and of intercepts, which are cheap, and bounds on that of the W-step, which is as
+# loose as the gap allows for large data alone.
 _STEP_TOL = 1e-12
-_W_TOL = 1e-10, 1e-4
+_W_TOL = 1e-13, 1e-4
 # Singular values below this share of the largest count as 0: of the result, and while rounds run.
 _NO_TARGET, _ROUNDING = 1e-6, 1e-10
 # Squared length of a new target, as a share of the largest singular value.
@@ -299,24 +300,15 @@ def fit_matrix(problem: MatrixProblem, steps: Steps) -> MatrixFit:
     """Minimum of the problem with the squared Frobenius norm."""
     Q, alpha, loss, tol = problem.basis, problem.alpha, problem.loss, steps.tol
     design = problem.data.w_design(Q, problem.fit_intercept)
-    fit: Any = None
-    n_iter, goal = 0, 0.1 * tol
-    while True:
-        fit = design.solve(
-            loss, problem.y, problem.s, alpha, tol=goal, max_iter=steps.max_iter, start=fit
-        )
-        n_iter += fit.n_iter
-        theta = _dual_point(problem, fit.u)
-        norm = float(np.sum(problem.data.sum_gram(theta) * (Q @ Q.T)))
-        gap = fit.objective + _conjugate(problem, theta) + norm / (4.0 * alpha)
-        if gap <= tol * fit.objective or goal <= _W_TOL[0]:
-            break
-        goal = max(0.01 * goal, _W_TOL[0])
+    fit = design.solve(loss, problem.y, problem.s, alpha, tol=_W_TOL[0], max_iter=steps.max_iter)
+    theta = _dual_point(problem, fit.u)
+    norm = float(np.sum(problem.data.sum_gram(theta) * (Q @ Q.T)))
+    gap = fit.objective + _conjugate(problem, theta) + norm / (4.0 * alpha)
     unfinished = _unfinished(gap, tol, fit.objective)
     W = problem.data.factor(fit, Q)
     state = _balanced(problem, W, np.eye(Q.shape[1]), fit.b, fit.u, 0.0)
     history = [fit.objective]
-    return _result(problem, state, fit.objective, gap, history, 0, n_iter, unfinished)
+    return _result(problem, state, fit.objective, gap, history, 0, fit.n_iter, unfinished)
 
 
 # -- multi ------------------------------------------------------------------------------------------
@@ -337,7 +329,9 @@ def fit_multi(
     """
     tol, max_iter = steps.tol, steps.max_iter
     limit = problem.max_rank if n_targets is None else min(n_targets, problem.max_rank)
-    state, n_iter = _w_step(problem, H, None, _W_TOL[1], max_iter)
+    is_small = problem.operator.codes.size <= FLOAT64_ENTRIES
+    loosest = _W_TOL[0] if is_small else _W_TOL[1]
+    state, n_iter = _w_step(problem, H, None, loosest, max_iter)
     history, n_rounds, n_idle, past = [state.objective], 0, 0, _Past()
     gap, norms, vectors = _certificate(problem, state)
     while n_rounds < steps.max_rounds and gap > tol * state.objective:
@@ -345,7 +339,7 @@ def fit_multi(
         after, n_steps = _target_step(problem, state)
         n_iter += n_steps
         history.append(after.objective)
-        w_tol = float(np.clip(1e-3 * gap / before, *_W_TOL))
+        w_tol = float(np.clip(1e-3 * gap / before, _W_TOL[0], loosest))
         for tried in (_grown(after, norms, vectors, limit), past.extrapolate(H, after.H), after.H):
             if tried is None:
                 continue

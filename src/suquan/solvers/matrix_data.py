@@ -29,6 +29,8 @@ from suquan.targets import knot_positions, read_at_grid
 
 # Most memory of the blocks of knots of all pairs of samples.
 _MOST_BLOCK_BYTES = 1 << 29
+# Entries up to which normalised copies are formed: matrices of that size are fast and exact.
+_FEW_ENTRIES = 1 << 17
 
 
 def matrix_data(operator: SampleOperator, n_knots: int) -> PassData | BlockData:
@@ -97,6 +99,9 @@ class PassData:
 
     def w_design(self, G: Array, fit_intercept: bool) -> RidgeDesign:
         """Ridge models of W at the targets G, of shape (n_knots, n_targets)."""
+        if self.operator.codes.size * G.shape[1] <= _FEW_ENTRIES:
+            copies = [self.operator.apply(read_at_grid(g, self.operator.n_features)) for g in G.T]
+            return RidgeDesign(np.hstack(copies), fit_intercept=fit_intercept)
         design = CurveDesign(self, G, fit_intercept)
         return RidgeDesign.from_solver(CurveSolver(design), fit_intercept)
 
