@@ -17,7 +17,8 @@ from scipy.sparse import csr_array
 from suquan.losses import Logistic
 from suquan.matrix_model import MatrixProblem, fit_targets
 from suquan.objective import Steps
-from suquan.solvers.matrix_data import PassData
+from suquan.solvers.linear import RidgeDesign
+from suquan.solvers.matrix_data import CurveDesign, CurveSolver, PassData
 from suquan.targets import knot_positions
 
 N_LEVELS = 256  # of grey
@@ -34,10 +35,15 @@ class GreyData(PassData):
 
     def __init__(self, X: np.ndarray, n_knots: int):
         self.operator: Any = SimpleNamespace(
-            n_samples=len(X), n_features=X.shape[1], is_constant=False
+            n_samples=len(X), n_features=X.shape[1], codes=X, is_constant=False
         )
         self.n_knots = n_knots
         self.S = read_knots(X, n_knots)
+
+    def w_design(self, G: np.ndarray, fit_intercept: bool) -> RidgeDesign:
+        """Ridge models of W at the targets G, of shape (n_knots, n_targets)."""
+        design = CurveDesign(self, G, fit_intercept)
+        return RidgeDesign.from_solver(CurveSolver(design), fit_intercept)
 
     def scores(self, A: np.ndarray) -> np.ndarray:
         """⟨A_k, S_i⟩ for A of shape (n_vectors, n_features, n_knots), of shape (n_samples, n_vectors)."""

@@ -196,7 +196,7 @@ def _simulation(rows: list[Row], targets: list[Row]) -> list[Section]:
             "Simulated samples",
             paragraphs=[
                 "A target matters if its singular value is at least a tenth of the largest. Explained: the "
-                "share of a true target's square that sums of the found ones give, the least over the three."
+                "share of a true target's square that sums of the first three found give, at the least."
             ],
             figures=[
                 for_report(

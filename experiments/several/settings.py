@@ -31,8 +31,9 @@ class Settings:
         Training pictures of both classes together in "sizes"; "pairs" has 2·`n_train` of them.
     n_train, n_test : int
         Pictures per class, the first ones; at most 5,000 and 1,000.
-    inner_splits : int
-        Splits of the training samples by which alpha is chosen: three quarters against one.
+    inner_splits, simulated_splits : int
+        Splits of the training pictures and of simulated samples by which alpha and the number of targets are
+        chosen: three quarters against one.
     max_rounds : int
         Of "multi".
     alphas, trace_alphas, matrix_alphas, grey_alphas : tuple of float
@@ -62,10 +63,11 @@ class Settings:
     n_train: int = 5000
     n_test: int = 1000
     inner_splits: int = 3
+    simulated_splits: int = 3
     max_rounds: int = 100
     alphas: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0, 10.0)
     trace_alphas: tuple[float, ...] = (0.03, 0.06, 0.12, 0.25, 0.5)
-    matrix_alphas: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0)
+    matrix_alphas: tuple[float, ...] = (0.01, 0.04, 0.16, 0.64, 2.5)
     grey_alphas: tuple[float, ...] = (0.03, 0.06, 0.12, 0.25, 0.5)
     one_knots: int = 128
     n_knots: int = 16

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from suquan import SuquanClassifier, SuquanClassifierCV
+from suquan import SuquanClassifierCV
 from suquan.datasets import make_corrupted_classification, make_several_targets_classification
 
 from ..tables import Row
@@ -54,25 +54,19 @@ def run_rank_three(settings: Settings, n: int, p: int, seed: int) -> dict[str, A
         _search(settings, draw, "multi", **_multi(settings, list(settings.targets))),
     ]
     chosen = found[-1][1]
-    start = time.perf_counter()
-    grown = SuquanClassifier(
-        "multi", alpha=chosen.alpha_, n_knots=settings.n_knots, max_rounds=settings.max_rounds
-    ).fit(*draw[:2])
-    found.append((_row(grown, draw, "multi_all", time.perf_counter() - start), grown))
+    found.append(_search(settings, draw, "multi_all", **_multi(settings, None)))
     told = {"truth": len(F), "n": n, "p": p, "seed": seed}
     places = np.linspace(0, p - 1, min(PLACES, p)).round().astype(int)
     return {
         "rows": [
-            told
-            | row
-            | {
-                "explained": explained(F, np.atleast_2d(model.target_quantiles_)),
-            }
+            told | row | {"explained": explained(F, np.atleast_2d(model.target_quantiles_))}
             for row, model in found
         ],
         "targets": {
             "true": np.round(F[:, places], 4).tolist(),
-            "found": np.round(projected(F, chosen.target_quantiles_)[:, places], 4).tolist(),
+            "found": np.round(
+                projected(F, chosen.target_quantiles_[: len(F)])[:, places], 4
+            ).tolist(),
         },
         "about": told,
     }
@@ -85,11 +79,12 @@ def projected(F: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 
 def explained(F: np.ndarray, found: np.ndarray) -> float:
-    """Share of the true targets' squares that sums of the found ones give; the smallest over the targets."""
-    return float(np.min(np.mean(projected(F, found) ** 2, axis=1) / np.mean(F**2, axis=1)))
+    """Share of a true target's square that sums of the first found ones, as many, give; the smallest one."""
+    given = projected(F, found[: len(F)])
+    return float(np.min(np.mean(given**2, axis=1) / np.mean(F**2, axis=1)))
 
 
-def _multi(settings: Settings, numbers: list[int]) -> dict[str, Any]:
+def _multi(settings: Settings, numbers: list[int] | None) -> dict[str, Any]:
     return {
         "method": "multi",
         "n_targets": numbers,
@@ -103,7 +98,7 @@ def _search(settings: Settings, draw: tuple, name: str, **parameters: Any) -> tu
     start = time.perf_counter()
     model = SuquanClassifierCV(
         alphas=settings.n_alphas,
-        cv=StratifiedShuffleSplit(settings.inner_splits, test_size=0.25, random_state=0),
+        cv=StratifiedShuffleSplit(settings.simulated_splits, test_size=0.25, random_state=0),
         selection="best",
         random_state=0,
         **parameters,
@@ -114,13 +109,12 @@ def _search(settings: Settings, draw: tuple, name: str, **parameters: Any) -> tu
 def _row(model: Any, draw: tuple, name: str, seconds: float) -> Row:
     """Test score; number of targets that the model has, and of those that matter."""
     values = getattr(model, "singular_values_", np.ones(1))
-    params = getattr(model, "cv_results_", {}).get("param_alpha", np.array([np.nan]))
-    alpha = float(getattr(model, "alpha_", model.alpha if hasattr(model, "alpha") else np.nan))
+    alphas = model.cv_results_["param_alpha"]
     return {
         "method": name,
         "auc": float(roc_auc_score(draw[3], model.decision_function(draw[2]))),
-        "alpha": alpha,
-        "at_end": int(alpha in (np.min(params), np.max(params))),
+        "alpha": model.alpha_,
+        "at_end": int(model.alpha_ in (np.min(alphas), np.max(alphas))),
         "targets": len(values),
         "targets_that_matter": int(np.sum(values > SHARE * values[0])),
         "seconds": seconds,
