@@ -14,23 +14,41 @@ import tracemalloc
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
-from benchmarks.bench_w_step import make_design
-from suquan import SuquanClassifier
+from benchmarks.bench_memory import make_images
+from suquan import SuquanClassifier, quantile_normalize
+from suquan.datasets import make_several_targets_classification
 
 UNIT = "LogisticRegression(lbfgs, tol=1e-6)"
-# Samples, features, knots, common factors behind the features.
-SHAPES = ((10_000, 1_024, 16, 10), (225, 22_283, 30, 10))
-QUICK_SHAPES = ((300, 60, 8, 3), (40, 200, 8, 3))
+# Kind of samples, samples, features, knots.
+Case = tuple[str, int, int, int]
+CASES: tuple[Case, ...] = (
+    ("values", 10_000, 1_024, 16),
+    ("pictures", 10_000, 1_024, 16),
+    ("values", 225, 22_283, 30),
+)
+QUICK_CASES: tuple[Case, ...] = (
+    ("values", 300, 60, 8),
+    ("pictures", 300, 60, 8),
+    ("values", 40, 200, 8),
+)
 # Largest ratios aimed at, for "multi" and "matrix", by whether samples are more than features.
 AIMS = {True: (60.0, 40.0), False: (10.0, 10.0)}
 N_TARGETS = 3
 GAPS = (1e-4, 1e-6)
+
+
+def make_samples(kind: str, n_samples: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Samples whose labels come from three targets, or pictures: features alike, ties."""
+    if kind == "pictures":
+        return make_images(n_samples, n_features)
+    return make_several_targets_classification(n_samples, n_features, random_state=0)[:2]
 
 
 def models(n_samples: int, n_features: int, n_knots: int) -> dict[str, Any]:
@@ -60,27 +78,31 @@ def peak_megabytes(function: Callable[[], Any]) -> float:
     return peak / 1e6
 
 
-def rows_of_shape(shape: tuple[int, int, int, int], n_repeats: int) -> list[dict[str, Any]]:
+def rows_of_case(case: Case, n_repeats: int) -> list[dict[str, Any]]:
     """One row per contender."""
-    n_samples, n_features, n_knots, n_factors = shape
-    A, y = make_design(n_samples, n_features, n_factors)
-    X = A.astype(np.float64)
+    kind, n_samples, n_features, n_knots = case
+    X, y = make_samples(kind, n_samples, n_features)
+    normalised = quantile_normalize(X, "normal")
     contenders = models(n_samples, n_features, n_knots)
     small = min(n_samples, 60), min(n_features, 100)
     seconds = defaultdict(list)
     for model in contenders.values():  # compiles
         model.fit(X[: small[0], : small[1]], y[: small[0]])
+    calls = {
+        name: partial(model.fit, normalised if name == UNIT else X, y)
+        for name, model in contenders.items()
+    }
     for _ in range(n_repeats):
-        for name, model in contenders.items():
-            seconds[name].append(timed(lambda model=model: model.fit(X, y)))
-            print(f"  {n_samples} x {n_features}: {name} {seconds[name][-1]}", flush=True)
+        for name, call in calls.items():
+            seconds[name].append(timed(call))
+            print(f"  {case}: {name} {seconds[name][-1]}", flush=True)
     best = {name: np.min(times, axis=0) for name, times in seconds.items()}
     ranks = X.size * (2 if n_features <= 1 << 15 else 4) / 1e6
     bound = ranks + N_TARGETS * 4 * X.size / 1e6 + 500.0
     aims = dict(zip(("multi", "matrix"), AIMS[n_samples > n_features], strict=True))
     return [
         {
-            "samples": f"{n_samples:,}×{n_features:,}",
+            "samples": f"{n_samples:,}×{n_features:,} {kind}",
             "fit": name,
             "seconds": best[name][0],
             "processor seconds": best[name][1],
@@ -88,28 +110,29 @@ def rows_of_shape(shape: tuple[int, int, int, int], n_repeats: int) -> list[dict
             "of processor time": best[name][1] / best[UNIT][1],
             "aim": aims.get(name, 1.0),
             "inner iterations": int(np.max(model.n_iter_)),
-            "peak, MB beyond the input": peak_megabytes(lambda model=model: model.fit(X, y)),
+            "peak, MB beyond the input": peak_megabytes(calls[name]),
             "bound, MB": bound,
         }
         for name, model in contenders.items()
     ]
 
 
-def rounds_of_shape(shape: tuple[int, int, int, int]) -> list[dict[str, Any]]:
+def rounds_of_case(case: Case) -> list[dict[str, Any]]:
     """Rounds to each gap with as many targets as are needed."""
-    n_samples, n_features, n_knots, n_factors = shape
-    A, y = make_design(n_samples, n_features, n_factors)
+    kind, n_samples, n_features, n_knots = case
+    X, y = make_samples(kind, n_samples, n_features)
     rows = []
     for gap in GAPS:
         model = SuquanClassifier("multi", n_knots=n_knots, tol=gap, max_rounds=200)
-        spent = timed(lambda model=model: model.fit(A, y))
+        spent = timed(partial(model.fit, X, y))
         rows.append(
             {
-                "samples": f"{n_samples:,}×{n_features:,}",
+                "samples": f"{n_samples:,}×{n_features:,} {kind}",
                 "gap aimed at": f"{gap:.0e}",
                 "rounds": int(model.n_rounds_),
                 "targets": int(model.n_targets_),
                 "gap over J": model.duality_gap_ / model.objective_,
+                "seconds": spent[0],
                 "processor seconds": spent[1],
             }
         )
@@ -122,9 +145,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes; writes nothing")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
-    shapes = QUICK_SHAPES if arguments.quick else SHAPES
-    rows = [row for shape in shapes for row in rows_of_shape(shape, arguments.repeats)]
-    rounds = [row for shape in shapes for row in rounds_of_shape(shape)]
+    cases = QUICK_CASES if arguments.quick else CASES
+    rows = [row for case in cases for row in rows_of_case(case, arguments.repeats)]
+    rounds = [row for case in cases for row in rounds_of_case(case)]
     print(markdown(rows), markdown(rounds), sep="\n\n")
     if arguments.quick:
         return
