@@ -7,6 +7,8 @@ JOBS ?= 2
 SUFFIX := $(filter-out 3,$(patsubst python%,%,$(notdir $(PYTHON))))
 VENV := .venv$(if $(SUFFIX),-$(SUFFIX))
 RUN := $(VENV)/bin/python
+# A file runs on one process, so that what its tests share is made once; in order, so that short files come last.
+TEST := $(RUN) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 SAY := @printf '== %s\n'
 
@@ -21,11 +23,11 @@ demo: $(VENV)/.installed-cli ## The whole job on simulated patients: compare, fi
 
 test: $(VENV)/.installed-test ## Run the tests, without the slow ones
 	$(SAY) "tests on $(JOBS) processes"
-	@$(RUN) -m pytest -q -m "not slow and not browser" -n $(JOBS)
+	@$(TEST) -m "not slow and not browser"
 
 test-slow: $(VENV)/.installed-test ## Run all tests, the slow ones too
 	$(SAY) "all tests on $(JOBS) processes"
-	@$(RUN) -m pytest -q -m "not browser" -n $(JOBS)
+	@$(TEST) -m "not browser"
 
 test-pythons: ## Run the tests on each of Python 3.11, 3.12 and 3.13 that is found, and with the oldest releases
 	@failed=; for version in $(PYTHONS); do \

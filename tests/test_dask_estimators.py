@@ -27,6 +27,7 @@ from suquan import (
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
+slow = pytest.mark.slow
 TASKS = ("logistic", "softmax", "squared")
 VALUES = ("squared", "huber", "poisson")
 METHODS = ("fixed", "f0", "bnd", "spav", "joint", "crossfit", "svd")
@@ -81,10 +82,28 @@ def make_model(task, method, **parameters):
     return kind(method, **parameters)
 
 
+def marks_of(method, task):
+    """By default every method has one task, and every task a method in-sample and a cross-fitted one."""
+    return () if task == "logistic" or method in ("bnd", "crossfit") else slow
+
+
+# Tests of one thing in all tasks: cross-fitting, which takes the most passes, in one by default.
+CASES = [
+    *(("bnd", task) for task in TASKS),
+    ("crossfit", "logistic"),
+    *(pytest.param("crossfit", task, marks=slow) for task in TASKS[1:]),
+]
+
+
 @pytest.mark.parametrize("n_features", [12, 100], ids=["many_samples", "many_features"])
 @pytest.mark.parametrize(
     ("method", "task"),
-    [(m, task) for m in METHODS for task in TASKS if m != "svd" or task == "logistic"],
+    [
+        pytest.param(method, task, marks=marks_of(method, task))
+        for method in METHODS
+        for task in TASKS
+        if method != "svd" or task == "logistic"
+    ],
 )
 def test_fit_on_blocks_equals_fit_in_memory(method, task, n_features):
     X, y = make_task(task, 60, n_features)
@@ -98,15 +117,23 @@ def test_other_losses_on_blocks(method, task):
     assert_same_fit(make_model(task, method, alpha=0.1), X, y)
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("method", ["bnd", "crossfit"])
+@pytest.mark.parametrize(("method", "task"), CASES)
 def test_knots_on_blocks(method, task):
     X, y = make_task(task, 80, 40)
     assert_same_fit(make_model(task, method, n_knots=9, fit_intercept=method == "bnd"), X, y)
 
 
-@pytest.mark.parametrize("missing", ["error", "ignore"])
-@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+@pytest.mark.parametrize(
+    ("ties", "missing"),
+    [
+        ("average", "ignore"),
+        ("first", "error"),
+        ("mean_rank", "ignore"),
+        pytest.param("average", "error", marks=slow),
+        pytest.param("first", "ignore", marks=slow),
+        pytest.param("mean_rank", "error", marks=slow),
+    ],
+)
 def test_ties_and_missing_values_on_blocks(ties, missing):
     X, y = make_task("logistic", 60, 12)
     if missing == "ignore":
@@ -159,8 +186,7 @@ def test_float32_designs_on_blocks(method):
         assert_same_fit(model, X.astype(np.float32), y, blocks)
 
 
-@pytest.mark.parametrize("method", ["bnd", "crossfit"])
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("method", "task"), CASES)
 def test_designs_made_anew_in_every_pass(task, method, monkeypatch):
     monkeypatch.setattr("suquan._dask.blocks._KEPT_SHARE", 0.0)
     X, y = make_task(task, 90, 12)
@@ -425,9 +451,16 @@ def threads():
         yield client
 
 
-@pytest.mark.parametrize("kind", ["processes", "threads"])
 @pytest.mark.parametrize(
-    ("task", "method"), [("logistic", "crossfit"), ("softmax", "bnd"), ("squared", "joint")]
+    ("kind", "task", "method"),
+    [
+        ("processes", "logistic", "crossfit"),
+        ("threads", "softmax", "bnd"),
+        pytest.param("threads", "logistic", "crossfit", marks=slow),
+        pytest.param("processes", "softmax", "bnd", marks=slow),
+        pytest.param("processes", "squared", "joint", marks=slow),
+        pytest.param("threads", "squared", "joint", marks=slow),
+    ],
 )
 def test_fit_on_a_cluster_equals_fit_in_memory(kind, task, method, request):
     X, y = make_task(task, 80, 12)

@@ -20,11 +20,12 @@ from suquan.solvers.target import solve_target
 
 TINY = {
     "simulated": {
-        "n_features": 30,
+        "n_features": 20,
         "n_test": 40,
         "n_samples": [40, 60],
         "corruptions": ["cauchy", "uniform"],
         "seeds": 1,
+        "inner_folds": 2,
         "inner_repeats": 1,
         "alphas": [0.01, 1.0],
         "smoothnesses": [1.0],

@@ -74,7 +74,16 @@ def test_grid_gives_the_decision_values_of_a_plain_loop(method, shape):
     assert_same_as_loop(SuquanClassifier, method, *make_problem(*shape))
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "svd"])
+# Of the methods with alternating steps one by default: their grids share all code but the set of targets.
+WITHOUT_SVD = [
+    "fixed",
+    "bnd",
+    "crossfit",
+    *(pytest.param(method, marks=pytest.mark.slow) for method in ("f0", "spav", "joint")),
+]
+
+
+@pytest.mark.parametrize("method", WITHOUT_SVD)
 def test_grid_gives_the_values_of_a_plain_loop_for_classes_and_regression(method):
     # At smoothness 0 many unbounded targets of "spav" fit few samples alike: no single answer there.
     levels = {"smoothnesses": np.array([0.05, 0.5])}
@@ -105,7 +114,7 @@ def test_blocks_of_knots_give_the_values_of_a_plain_loop(method, ties):
     assert_same_as_loop(SuquanClassifier, method, X, y, missing="ignore", ties=ties, **settings)
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "svd"])
+@pytest.mark.parametrize("method", WITHOUT_SVD)
 def test_blocks_of_knots_serve_every_loss_weights_and_no_intercept(method):
     settings = {"n_knots": 9, "through_blocks": True, "smoothnesses": np.array([0.05, 0.5])}
     X, y = make_problem(36, 50, "regression")

@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegressor, Ridge
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from suquan import _blocks
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
 from suquan.objective import W_TOL
 from suquan.solvers import _products as products_module
@@ -670,7 +671,7 @@ def test_results_are_reproducible_to_the_bit(shape, l1_ratio):
     np.testing.assert_array_equal(first.u, second.u)
 
 
-@pytest.mark.parametrize("shape", [(1, 53), (131, 53), (30, 40_000)])
+@pytest.mark.parametrize("shape", [(0, 53), (1, 53), (131, 53), (30, 40_000)])
 @pytest.mark.parametrize("n_vectors", [1, 3, 5, 16])
 def test_products_accumulate_in_float64(shape, n_vectors):
     rng = np.random.default_rng(0)
@@ -687,7 +688,7 @@ def set_threads(monkeypatch):
     def set_threads(n_threads):
         for module in (products_module, ridge_gram):
             monkeypatch.setattr(module, "n_threads", lambda n_multiplications: n_threads)
-        monkeypatch.setattr(products_module, "_BLOCK_ENTRIES", 1 << 12)
+        monkeypatch.setattr(_blocks, "_FEWEST_ELEMENTS", 1 << 12)
 
     return set_threads
 

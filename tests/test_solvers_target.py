@@ -12,6 +12,7 @@ import pytest
 from suquan._kernels.target import block_sums, whiten_rows
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
 from suquan.prox import prox_smooth_bounded_nondecreasing
+from suquan.solvers import _target_dual as dual_module
 from suquan.solvers import target as module
 from suquan.solvers._target_data import Evaluation, backtrack, best_intercept
 from suquan.solvers.target import solve_target
@@ -275,6 +276,29 @@ def test_all_methods_find_the_same_optimum(monkeypatch, name, target_set, smooth
     for fit in (dual, gradient):
         assert fit.converged
         assert fit.objective == pytest.approx(primal.objective, rel=2e-5)
+
+
+@every_loss
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_newton_systems_solved_by_products_lead_to_the_same_optimum(
+    monkeypatch, name, fit_intercept
+):
+    loss, solved = LOSSES[name], []
+    D, y, s, f_start = make_problem(loss, 24, 24 * loss.n_outputs + 40)
+    options = {"target_set": "f0", "smoothness": 0.1, "fit_intercept": fit_intercept}
+    by_matrix = solve_target(D, loss, y, s, f_start, **options)
+
+    def recorded(*arguments):
+        solved.append(by_products(*arguments))
+        return solved[-1]
+
+    by_products = dual_module._solve_by_products
+    monkeypatch.setattr(dual_module, "_solve_by_products", recorded)
+    monkeypatch.setattr(dual_module, "_GRAM_COST", 0.25)  # so that many products are tried
+    fit = solve_target(D, loss, y, s, f_start, **options)
+    assert any(scores is not None for scores in solved)
+    assert fit.converged
+    assert fit.objective == pytest.approx(by_matrix.objective, rel=2e-6)
 
 
 @pytest.mark.parametrize(

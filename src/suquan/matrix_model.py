@@ -33,16 +33,16 @@ from suquan.targets import read_at_grid
 
 # Accuracy of the target step and of intercepts, which are cheap, and bounds on that of the W-step, which is as
 # loose as the gap allows for large data alone.
-_STEP_TOL = 1e-12
+_STEP_TOL = 1e-14
 _W_TOL = 1e-13, 1e-4
 # Singular values below this share of the largest count as 0: of the result, and while rounds run.
 _NO_TARGET, _ROUNDING = 1e-6, 1e-10
-# Squared length of a new target, as a share of the largest singular value.
+# Squared length of a new target, as a share of the largest singular value; smaller where that is too much.
 _NEW_TARGET = 0.1
 # Rounds that an extrapolation looks back on.
 _MEMORY = 8
 # Rounds without progress after which there will be none.
-_IDLE = 3
+_IDLE = 4
 # Share of the squared norm of the targets that "matrix" shows.
 _SHOWN = 0.999
 
@@ -180,6 +180,7 @@ class SharedProblem:
         ones = np.tile(np.eye(n_outputs, n_intercepts), (len(self.y), 1))
         self.X = np.hstack([D, ones])
         self.penalty = np.r_[np.full(D.shape[1], problem.alpha), np.zeros(n_intercepts)]
+        self.balanced = ignores_shifts(self.loss, self.y, self.s)
 
     def solve(self, h: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Point, int]:
         """Best h and b from a start, the point and the Newton steps."""
@@ -190,8 +191,7 @@ class SharedProblem:
         theta = point.theta[0]
         b = np.zeros_like(b)
         b[: len(theta) - len(h)] = theta[len(h) :]
-        if ignores_shifts(self.loss, self.y, self.s):
-            b -= b.mean()
+        b -= b.mean() if self.balanced else 0.0
         return theta[: len(h)], b, point, n_iter
 
     def evaluate(self, fits: Any, theta: np.ndarray) -> list[Point]:
@@ -210,7 +210,13 @@ class SharedProblem:
     def _matrix(self, point: Point) -> np.ndarray:
         curvature = damped_curvature(self.loss, self.y, point.u, self.s, point.damping)
         root = curvature.root_adjoint(self.X)
-        return root.T @ root + np.diag(self.penalty)
+        H = root.T @ root + np.diag(self.penalty)
+        if (
+            self.balanced
+        ):  # steps do not go along the shift of all outputs, in which the loss is flat
+            n_coefficients = np.count_nonzero(self.penalty)
+            H[n_coefficients:, n_coefficients:] += 1.0
+        return H
 
     def hessian(self, fits: Any, points: list[Point]) -> Callable:
         """Products with the Hessian."""
@@ -332,7 +338,8 @@ def fit_multi(
     is_small = problem.operator.codes.size <= FLOAT64_ENTRIES
     loosest = _W_TOL[0] if is_small else _W_TOL[1]
     state, n_iter = _w_step(problem, H, None, loosest, max_iter)
-    history, n_rounds, n_idle, past = [state.objective], 0, 0, _Past()
+    history, n_rounds, n_idle = [state.objective], 0, 0
+    past, growth = _Past(), _NEW_TARGET
     gap, norms, vectors = _certificate(problem, state)
     while n_rounds < steps.max_rounds and gap > tol * state.objective:
         before = state.objective
@@ -340,14 +347,18 @@ def fit_multi(
         n_iter += n_steps
         history.append(after.objective)
         w_tol = float(np.clip(1e-3 * gap / before, _W_TOL[0], loosest))
-        for tried in (_grown(after, norms, vectors, limit), past.extrapolate(H, after.H), after.H):
+        grown = _grown(after, norms, vectors, limit, growth)
+        for tried in (grown, past.extrapolate(H, after.H), after.H):
             if tried is None:
                 continue
             state, n_steps = _w_step(problem, tried, after, w_tol, max_iter)
             n_iter, H = n_iter + n_steps, tried
             if state.objective <= (1.0 + _ROUNDING) * after.objective:
                 break
-            past.forget()
+            if tried is grown:
+                growth *= _NEW_TARGET
+            else:
+                past.forget()
         history.append(state.objective)
         gap, norms, vectors = _certificate(problem, state)
         n_rounds += 1
@@ -390,7 +401,9 @@ class _Past:
         return (ends[-1] - share @ np.diff(ends, axis=0)).reshape(after.shape)
 
 
-def _grown(state: _State, norms: np.ndarray, vectors: np.ndarray, limit: int) -> np.ndarray | None:
+def _grown(
+    state: _State, norms: np.ndarray, vectors: np.ndarray, limit: int, growth: float
+) -> np.ndarray | None:
     """Targets with those added that lower the objective most; None where there is no room or no need."""
     H = state.H
     for norm, vector in zip(norms, vectors.T, strict=True):
@@ -399,7 +412,7 @@ def _grown(state: _State, norms: np.ndarray, vectors: np.ndarray, limit: int) ->
         rest = vector - H @ np.linalg.lstsq(H, vector, rcond=None)[0]
         size = float(np.linalg.norm(rest))
         if size > 0.5:
-            length = np.sqrt(_NEW_TARGET * max(state.sigma[0], 1e-8))
+            length = np.sqrt(growth * max(state.sigma[0], 1e-8))
             H = np.column_stack([H, length * rest / size])
     return None if H is state.H else H
 

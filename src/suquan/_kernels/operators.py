@@ -161,15 +161,15 @@ def apply_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, out)
 @kernel
 def adjoint_row(w, code, flag, mask, n_observed, has_ties, rule, values, out):
     """Write Tᵀ w to `out`; `values` is float64 working space."""
-    for r in range(n_observed):
-        values[r] = w[uint64(code[r] & mask)]
     if n_observed == code.size and (rule == FIRST or not has_ties):
         for r in range(code.size):
-            out[r] = values[r]
-    else:
-        for r in range(code.size):
-            out[r] = 0.0
-        add_places(values, code, flag, n_observed, rule, out)
+            out[r] = w[uint64(code[r] & mask)]
+        return
+    for r in range(n_observed):
+        values[r] = w[uint64(code[r] & mask)]
+    for r in range(code.size):
+        out[r] = 0.0
+    add_places(values, code, flag, n_observed, rule, out)
 
 
 @kernel

@@ -28,11 +28,10 @@ def running_cluster(options: ClusterOptions) -> Iterator[Any]:
     distributed = require("distributed", "dask", WISH)
     for name in ("distributed", "asyncio"):  # what matters comes as an exception
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    if options.scheduler is not None:
-        with _connected(distributed, options.scheduler) as client:
-            yield client
-        return
     with contextlib.ExitStack() as stack:
+        if options.scheduler is not None:
+            yield _connected(distributed, options.scheduler, stack)
+            return
         with starting_processes():
             cluster = stack.enter_context(_local(distributed, options.workers))
         yield stack.enter_context(distributed.Client(cluster))
@@ -54,27 +53,25 @@ def _local(distributed: Any, workers: int | None) -> Any:
         ) from error
 
 
-@contextlib.contextmanager
-def _connected(distributed: Any, address: str) -> Iterator[Any]:
-    """A client of the scheduler at the address, once there are workers."""
+def _connected(distributed: Any, address: str, stack: contextlib.ExitStack) -> Any:
+    """A client of the scheduler at the address, once there are workers; it closes with the stack."""
     # What is left of a client that found no scheduler closes itself when it is collected. That must not happen
     # while another one starts: both want the same lock of distributed, and neither would ever go on.
     gc.collect()
     try:
-        client = distributed.Client(address, timeout=CONNECT_SECONDS)
+        client = stack.enter_context(distributed.Client(address, timeout=CONNECT_SECONDS))
     except (OSError, ValueError, TypeError) as error:
         raise TableError(
             f"--scheduler {address}: no Dask scheduler answers there ({one_line(error, 120)}); check the "
             "address, such as tcp://10.0.0.1:8786, and that it runs"
         ) from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=WORKER_SECONDS)
-        except TimeoutError:
-            raise TableError(
-                f"--scheduler {address}: the cluster has no workers; start some (dask worker {address})"
-            ) from None
-        yield client
+    try:
+        client.wait_for_workers(1, timeout=WORKER_SECONDS)
+    except TimeoutError:
+        raise TableError(
+            f"--scheduler {address}: the cluster has no workers; start some (dask worker {address})"
+        ) from None
+    return client
 
 
 def folds_on(client: Any) -> contextlib.AbstractContextManager:

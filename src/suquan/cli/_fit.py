@@ -38,9 +38,22 @@ def run(options: Fit, output: Output) -> None:
         output.say(tell)
         model = fit_model(problem, methods, cv, options)
     save_fitted(model, options.output, problem, cv)
-    _say_model(output, model, problem)
+    output.say(
+        f"method {model.method_}, alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}: mean "
+        f"{problem.scoring} {model.best_score_:.4f} over the folds that chose them (too good by the choice; "
+        "`suquan compare` measures without)"
+    )
     output.say(f"model: {options.output}")
-    output.keep(model=str(options.output))
+    output.keep(
+        method=model.method_,
+        alpha=float(model.alpha_),
+        smoothness=float(model.smoothness_),
+        scoring=problem.scoring,
+        selection_score=float(model.best_score_),
+        n_features_used=int(np.count_nonzero(np.abs(model.coef_).sum(axis=0))),
+        **problem.summary,
+        model=str(options.output),
+    )
 
 
 def check_destination(path: Path) -> None:
@@ -86,21 +99,3 @@ def _fit_all_blocks(model: Any, problem: Problem) -> None:
 def save_fitted(model: Any, path: Path, problem: Problem, cv: Folds) -> None:
     """Save a model with what is known about its training."""
     save_model(model, path, summary={**problem.summary, "scoring": problem.scoring, "cv": str(cv)})
-
-
-def _say_model(output: Output, model: Any, problem: Problem) -> None:
-    """What was chosen and how well it did."""
-    output.say(
-        f"method {model.method_}, alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}: mean "
-        f"{problem.scoring} {model.best_score_:.4f} over the folds that chose them (too good by the choice; "
-        "`suquan compare` measures without)"
-    )
-    output.keep(
-        method=model.method_,
-        alpha=float(model.alpha_),
-        smoothness=float(model.smoothness_),
-        scoring=problem.scoring,
-        selection_score=float(model.best_score_),
-        n_features_used=int(np.count_nonzero(np.abs(model.coef_).sum(axis=0))),
-        **problem.summary,
-    )

@@ -257,10 +257,10 @@ def _refuse_gaps(table: Table, keep: np.ndarray) -> None:
 
 
 def make_splitter(cv: Folds, seed: int, problem: Problem) -> Any:
-    """Repeated folds, stratified for classes; None for the default of the library."""
+    """Repeated folds, stratified for classes; refused where there are too few samples for them."""
     n_splits = cv.n_folds
     if not problem.is_regression:
-        values, counts = np.unique(problem.y, return_counts=True)
+        _, counts = np.unique(problem.y, return_counts=True)
         if counts.min() < n_splits:
             name = problem.class_names[int(np.argmin(counts))]
             raise TableError(

@@ -15,12 +15,11 @@ def safe_interrupts() -> Iterator[None]:
     """Let Ctrl-C wait while LLVM compiles or loads a kernel, and while :func:`starting_processes`.
 
     LLVM calls Python back, and an exception raised in such a call is printed and lost: the command would go
-    on. A second Ctrl-C does not wait for processes. Does nothing in other threads, on Windows, and where
-    Ctrl-C is ignored or has a handler of its own.
+    on. A second Ctrl-C does not wait for processes. Does nothing in other threads, and where Ctrl-C is ignored
+    or has a handler of its own.
     """
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    is_main = threading.current_thread() is threading.main_thread()
-    if not (usual and is_main and hasattr(signal, "setitimer")):
+    if not usual or threading.current_thread() is not threading.main_thread():
         yield
         return
     n_asked, waiting = 0, False
@@ -61,17 +60,14 @@ def starting_processes() -> Iterator[None]:
 
     A terminal sends Ctrl-C to all processes. Those that are started here never see it: this one ends them.
     """
-    global _starting
-    masks = hasattr(signal, "pthread_sigmask")  # threads and processes inherit it; not on Windows
-    if masks:
-        from multiprocessing import resource_tracker
+    from multiprocessing import resource_tracker
 
-        resource_tracker.ensure_running()  # before: starting it would lift the mask
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    global _starting
+    resource_tracker.ensure_running()  # before: starting it would lift the mask
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # threads and processes inherit it
     _starting = True
     try:
         yield
     finally:
         _starting = False
-        if masks:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

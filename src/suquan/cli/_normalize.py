@@ -51,23 +51,26 @@ def _normalize_here(
     """In this process, from one file into the other; on a terminal, counts on one line that is cleared."""
 
     def show(text: str) -> None:
-        sys.stderr.write(CLEAR_LINE + text)
-        sys.stderr.flush()
+        print(CLEAR_LINE + text, end="", file=sys.stderr, flush=True)
 
-    settings: dict[str, Any] = {
-        "ties": options.ties,
-        "missing": options.missing,
-        **options.reading(),
-    }
-    settings |= {"label_columns": options.label or (), "rows_per_block": options.block_samples}
-    settings |= {"samples": samples, "n_jobs": options.n_jobs}
-    if not (not output.quiet and sys.stderr.isatty()):
-        return normalize_file(options.table, options.output, target, **settings)
-    settings["progress"] = lambda what, count: show(f"{what}: {count:,} samples")
+    shown = not output.quiet and sys.stderr.isatty()
     try:
-        return normalize_file(options.table, options.output, target, **settings)
+        return normalize_file(
+            options.table,
+            options.output,
+            target,
+            ties=options.ties,
+            missing=options.missing,
+            label_columns=options.label or (),
+            rows_per_block=options.block_samples,
+            samples=samples,
+            n_jobs=options.n_jobs,
+            progress=(lambda what, n: show(f"{what}: {n:,} samples")) if shown else None,
+            **options.reading(),
+        )
     finally:
-        show("")
+        if shown:
+            show("")
 
 
 def _normalize_blocks(options: Normalize, target: Any, samples: str) -> NormalizedFile:
@@ -96,8 +99,9 @@ def resolve_target_option(target: str) -> Any:
         return target
     path, names = Path(target), ", ".join((*LEARNED, *NAMED))
     if not path.exists():
-        problem = f"is neither one of {names} nor a file; check the spelling"
-        raise TableError(f"--target {target!r} {problem}")
+        raise TableError(
+            f"--target {target!r} is neither one of {names} nor a file; check the spelling"
+        )
     if path.suffix == ".suquan":
         return load_model(path).target_quantiles_
     read = np.load if path.suffix == ".npy" else partial(np.loadtxt, ndmin=1)

@@ -12,7 +12,7 @@ Every public function of the solvers is called inside :func:`one_blas_thread`.
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from threadpoolctl import ThreadpoolController
 
-from suquan._blocks import on_threads
+from suquan._blocks import on_threads, row_blocks
 
 Array = NDArray[Any]
 # An array, or None where the fit or design has none; callers that know which need not narrow it.
 MaybeArray = Any
 
-# Entries of the design in a block: 2 MB in float64, so that a block and its copy stay in a processor's cache.
-_BLOCK_ENTRIES = 1 << 18
 # Means, in units of a column's spread, from which the columns are centred before products and not after.
 _LARGE_OFFSET = 30.0
+# Pieces of work that a product is handed out in, at most: two threads end at about the same time.
+_N_GROUPS = 4
 # Multiplications that take one thread as long as handing out work to others.
 _FEW_MULTIPLICATIONS = 4_000_000
 
@@ -82,10 +82,36 @@ def n_threads(n_multiplications: int) -> int:
     return _limit.n_before or _n_blas_threads()
 
 
-def slices(size: int, other_side: int) -> list[slice]:
-    """Consecutive slices of one side of a matrix, each of about 2¹⁸ of its entries."""
-    step = max(1, _BLOCK_ENTRIES // max(other_side, 1))
-    return [slice(start, min(start + step, size)) for start in range(0, size, step)]
+def _groups(n_rows: int, n_columns: int) -> list[list[slice]]:
+    """Blocks of rows in four groups, one piece of work each: a block alone is too little to hand out."""
+    blocks = list(row_blocks(n_rows, n_columns))
+    size = max(1, -(-len(blocks) // _N_GROUPS))
+    return [blocks[k : k + size] for k in range(0, len(blocks), size)]
+
+
+def for_blocks(work: Callable[[slice], Any], shape: tuple[int, int], n_vectors: int) -> None:
+    """Do the work of every block of rows of a matrix of that shape, which is multiplied with some vectors."""
+
+    def work_on(group: list[slice]) -> None:
+        for rows in group:
+            work(rows)
+
+    list(on_threads(work_on, _groups(*shape), n_threads(shape[0] * shape[1] * n_vectors)))
+
+
+def sum_blocks(
+    add: Callable[[slice, Array], Any], shape: tuple[int, int], out: tuple[int, int], n_vectors: int
+) -> Array:
+    """Sum, of shape `out`, of what ``add(rows, total)`` adds for the blocks of rows of a matrix."""
+
+    def sum_of(group: list[slice]) -> Array:
+        total = np.zeros(out)
+        for rows in group:
+            add(rows, total)
+        return total
+
+    threads = n_threads(shape[0] * shape[1] * n_vectors)
+    return sum(on_threads(sum_of, _groups(*shape), threads), np.zeros(out))
 
 
 def row_products(A: Array, V: Array, dtype: Any = np.float64) -> Array:
@@ -97,18 +123,21 @@ def row_products(A: Array, V: Array, dtype: Any = np.float64) -> Array:
     V : ndarray of shape (n_vectors, n_features)
     dtype : type, default=np.float64
     """
-    # With 15 vectors BLAS is slower than with 16.
-    n_vectors = len(V) if len(V) < 4 else -(-len(V) // 4) * 4
-    columns = np.zeros((V.shape[1], n_vectors), dtype)
-    columns[:, : len(V)] = V.T
-    out = np.empty((len(A), n_vectors), dtype)
+    columns = _columns(V, dtype)
+    out = np.empty((len(A), columns.shape[1]), dtype)
 
     def write(rows: slice) -> None:
         np.matmul(A[rows].astype(dtype, copy=False), columns, out=out[rows])
 
-    for _ in on_threads(write, slices(*A.shape), n_threads(A.size * len(V))):
-        pass
+    for_blocks(write, A.shape, len(V))
     return out.T[: len(V)]
+
+
+def _columns(V: Array, dtype: Any) -> Array:
+    """The rows of V as columns, and zeros: with 15 vectors BLAS is slower than with 16."""
+    columns = np.zeros((V.shape[1], len(V) if len(V) < 4 else -(-len(V) // 4) * 4), dtype)
+    columns[:, : len(V)] = V.T
+    return columns
 
 
 def column_products(A: Array, R: Array, dtype: Any = np.float64) -> Array:
@@ -122,36 +151,30 @@ def column_products(A: Array, R: Array, dtype: Any = np.float64) -> Array:
     """
     R = np.asarray(R, dtype=dtype)
     n_samples, n_features = A.shape
-    threads = n_threads(A.size * len(R))
-    out = np.zeros((len(R), n_features))
     if n_samples <= n_features:
+        out = np.empty((len(R), n_features))
 
         def write(columns: slice) -> None:
             out[:, columns] = R @ A[:, columns].astype(dtype, copy=False)
 
-        for _ in on_threads(write, slices(n_features, n_samples), threads):
-            pass
+        for_blocks(write, A.shape[::-1], len(R))
         return out
 
-    def part(rows: slice) -> Array:
-        return R[:, rows] @ A[rows].astype(dtype, copy=False)
+    def add(rows: slice, total: Array) -> None:
+        total += R[:, rows] @ A[rows].astype(dtype, copy=False)
 
-    for product in on_threads(part, slices(*A.shape), threads):
-        out += product
-    return out
+    return sum_blocks(add, A.shape, (len(R), n_features), len(R))
 
 
 def column_moments(A: Array) -> tuple[Array, Array]:
     """Sums of the columns of A and of their squares, each of shape (n_features,)."""
 
-    def part(rows: slice) -> tuple[Array, Array]:
+    def add(rows: slice, total: Array) -> None:
         block = A[rows].astype(np.float64, copy=False)
-        return block.sum(axis=0), np.einsum("ij,ij->j", block, block)
+        total[0] += block.sum(axis=0)
+        total[1] += np.einsum("ij,ij->j", block, block)
 
-    sums, squares = np.zeros(A.shape[1]), np.zeros(A.shape[1])
-    for of_block, squares_of_block in on_threads(part, slices(*A.shape), n_threads(A.size)):
-        sums += of_block
-        squares += squares_of_block
+    sums, squares = sum_blocks(add, A.shape, (2, A.shape[1]), 1)
     return sums, squares
 
 
@@ -184,19 +207,48 @@ class CentredDesign:
 
     def scores(self, theta: Array, dtype: Any = np.float64) -> Array:
         """Scores of every row of theta, of shape (n_vectors, n_samples)."""
-        products = row_products(self.A, theta[:, :-1], dtype)
-        if self.fit_intercept:
-            products += (theta[:, -1] - theta[:, :-1] @ self.means).astype(dtype)[:, None]
-        return products
+        return row_products(self.A, theta[:, :-1], dtype) + self._shifts(theta, dtype)[:, None]
+
+    def _shifts(self, theta: Array, dtype: Any) -> Array:
+        """What the scores have beyond products with A, for every row of theta."""
+        shifts = (theta[:, -1] - theta[:, :-1] @ self.means) * self.fit_intercept
+        return shifts.astype(dtype)
 
     def adjoint(self, R: Array, dtype: Any = np.float64) -> Array:
         """Adjoint of :meth:`scores` at the rows of R, of shape (n_vectors, n_features + 1)."""
-        out = np.zeros((len(R), self.A.shape[1] + 1))
-        out[:, :-1] = column_products(self.A, R, dtype)
-        if self.fit_intercept:
-            out[:, -1] = R.sum(axis=1, dtype=np.float64)
-            out[:, :-1] -= out[:, -1:] * self.means
-        return out
+        return self._with_sums(column_products(self.A, R, dtype), R.sum(axis=1, dtype=np.float64))
+
+    def curved(self, theta: Array, C: Array) -> Array:
+        """Ãᵀ diag(c) Ã v for the design Ã and every row v of theta and c of C, in one pass in the type of A.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (n_vectors, n_features + 1)
+        C : ndarray of shape (n_vectors, n_samples)
+
+        Returns
+        -------
+        ndarray of shape (n_vectors, n_features + 1)
+        """
+        n_vectors, dtype = len(theta), self.A.dtype
+        columns, shifts = _columns(theta[:, :-1], dtype), self._shifts(theta, dtype)
+
+        def add(rows: slice, total: Array) -> None:
+            A = self.A[rows]
+            changes = A @ columns
+            changes[:, :n_vectors] += shifts
+            changes[:, :n_vectors] *= C[:, rows].T
+            total[:-1] += A.T @ changes
+            total[-1] += changes.sum(axis=0, dtype=np.float64)
+
+        shape = len(columns) + 1, columns.shape[1]
+        both = sum_blocks(add, self.A.shape, shape, n_vectors).T[:n_vectors]
+        return self._with_sums(both[:, :-1], both[:, -1])
+
+    def _with_sums(self, products: Array, sums: Array) -> Array:
+        """Adjoint of the centred design, from products with A and sums over the samples."""
+        sums = sums[:, None] * self.fit_intercept
+        return np.hstack([products - sums * self.means, sums])
 
     def squares(self, d: Array) -> Array:
         """Ãᵀ diag(d) Ã for the design Ã and d ≥ 0, of shape (n_features + 1, n_features + 1), in float64.
@@ -207,7 +259,7 @@ class CentredDesign:
         root = np.sqrt(d).astype(self.A.dtype)
         H = np.zeros((n_features + 1, n_features + 1))
         # Blocks with as many rows as columns: a product then costs more than adding it up.
-        step = max(n_features, _BLOCK_ENTRIES // n_features)
+        step = max(n_features, 512)
         blocks = [slice(k, k + step) for k in range(0, len(self.A), step)]
 
         def part(rows: slice) -> Array:

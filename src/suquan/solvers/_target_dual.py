@@ -7,6 +7,7 @@ quantiles. Called by :mod:`suquan.solvers.target`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,11 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky_banded, so
 from suquan._kernels.target import whiten_rows
 from suquan.solvers._target_data import RowsInMemory, Scored, backtrack
 from suquan.solvers._target_record import Record, Vector, accelerated
+from suquan.solvers.newton import conjugate_gradients
 from suquan.target_sets import Face
 
+# Relative residual of a system solved by products, and the fewest products that are worth a try.
+_FORCING, _FEW_PRODUCTS = 3e-3, 8
 _GRAM_COST = 75  # rows over the iterations that cost as much as a Gram matrix of the rows
 _FLOAT64_BLOCKS = 2000  # up to this many blocks the summed design is kept in float64
 _CHUNK_ENTRIES = 1 << 17  # of the columns that a Gram matrix is summed over at a time
@@ -162,12 +166,34 @@ def _first_sigma(data: RowsInMemory, record: Record) -> float:
 
 
 class _Gram:
-    """D S⁻¹ Dᵀ over a face, for centred rows of D; the last one is remembered."""
+    """M = D S⁻¹ Dᵀ over a face, for centred rows of D; the last matrix is remembered.
+
+    Conjugate gradients need products with M alone. They are tried as long as they end within as many products
+    as cost what the matrix does.
+    """
 
     def __init__(self, data: RowsInMemory):
         self.data = data
+        self.most_products = int(data.n_scores / _GRAM_COST)
         self._key: tuple = ()
         self._last: Any = None
+
+    def product(self, face: Face, c: float) -> Callable[[Vector], Vector]:
+        """Products with M, tangent to the sphere where that is active."""
+        data, S = self.data, face.stiffness(c)
+
+        def inverse(x: Vector) -> Vector:
+            return solveh_banded(S, x, check_finite=False) if c > 0.0 else x / S[1]
+
+        normal = inverse(face.f_sums) if face.on_sphere else np.zeros(len(face.starts))
+        normal /= np.sqrt(float(normal @ face.f_sums)) if face.on_sphere else 1.0
+
+        def product(a: Vector) -> Vector:
+            sums = np.add.reduceat(data.adjoint(a), face.starts)
+            f = face.spread(inverse(sums) - normal * float(normal @ sums))
+            return data.scores(f) - data.row_means * f.sum()
+
+        return product
 
     def matrix(self, face: Face, c: float) -> Vector:
         """The Gram matrix, of shape (n_scores, n_scores), tangent to the sphere where that is active."""
@@ -213,6 +239,9 @@ def _solve_rows(data, gram, face, point, Df, lengths):
     Solves (W⁻¹ + σM) da = shifts·b − residual with shiftsᵀ(a + da) = 0, W = A Aᵀ, in da = A v.
     """
     sigma, c = lengths
+    found = _solve_by_products(data, gram, face, point, Df, lengths)
+    if found is not None:
+        return found
     M = gram.matrix(face, c)
     curvature = data.curvature(point.u)
     columns = curvature.root_adjoint(data.shifts)
@@ -226,6 +255,36 @@ def _solve_rows(data, gram, face, point, Df, lengths):
         b = np.linalg.solve(columns.T @ x[:, 1:], columns.T @ x[:, 0] - point.slopes @ data.shifts)
         v, shift = v + x[:, 1:] @ b, data.shifts @ b
     return Df + shift - sigma * (M @ curvature.root(v))
+
+
+def _solve_by_products(data, gram, face, point, Df, lengths):
+    """The same by conjugate gradients among the v with shiftsᵀ A v = 0; None where they take too long."""
+    if gram.most_products < _FEW_PRODUCTS:
+        return None
+    sigma, c = lengths
+    M, curvature = gram.product(face, c), data.curvature(point.u)
+    columns = curvature.root_adjoint(data.shifts)
+    basis = np.linalg.qr(columns)[0]
+
+    def feasible(V: Vector) -> Vector:
+        return V - (V @ basis) @ basis.T
+
+    def product(V: Vector) -> Vector:
+        v = V[0, 0]
+        return feasible(v + sigma * curvature.root_adjoint(M(curvature.root(v))))[None, None]
+
+    residual = curvature.root_adjoint(point.u - Df)
+    gradient = feasible(residual)[None, None]
+    forcing, never = np.array([_FORCING]), np.array([-np.inf])
+    v, accurate = conjugate_gradients(
+        product, feasible, gradient, gradient, forcing, never, gram.most_products
+    )
+    if not accurate[0]:
+        gram.most_products = 0
+        return None
+    Mv = M(curvature.root(v[0, 0]))
+    rest = residual + v[0, 0] + sigma * curvature.root_adjoint(Mv)
+    return Df + data.shifts @ np.linalg.lstsq(columns, rest)[0] - sigma * Mv
 
 
 def _solve_blocks(data, gram, face, point, Df, lengths):

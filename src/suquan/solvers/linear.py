@@ -21,6 +21,8 @@ returned is closer than it says.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -180,9 +182,35 @@ class RidgeDesign:
             In the order of ``alphas``.
         """
         S = normalised(np.asarray(s)[None])
-        fits: dict[int, LinearFit] = {}
+        order = np.argsort(alphas)[::-1].tolist()
+        path: list[tuple[float, LinearFit]] = []
         with one_blas_thread():
-            for k in np.argsort(alphas)[::-1].tolist():
-                (start,) = self._solver.solve_batch(loss, y, S, alphas[k], tol, max_iter, start)
-                fits[k] = start
-            return self._solver.complete([fits[k] for k in range(len(alphas))])
+            for alpha in (alphas[k] for k in order):
+                if len(path) > 1 and path[-2][0] > path[-1][0]:
+                    objective = partial(_objective, loss=loss, y=y, s=S[0], alpha=alpha)
+                    start = min(path[-1][1], _extrapolated(path, alpha), key=objective)
+                (start,) = self._solver.solve_batch(loss, y, S, alpha, tol, max_iter, start)
+                path.append((alpha, start))
+            fits = [path[place][1] for place in np.argsort(order)]
+            return self._solver.complete(fits)
+
+
+def _extrapolated(path: Sequence[tuple[float, LinearFit]], alpha: float) -> LinearFit:
+    """The last fit of a path, moved on to alpha linearly in log alpha, as margins of separable data grow."""
+    (alpha_before, before), (alpha_last, last) = path[-2:]
+    t = np.log(alpha_last / alpha) / np.log(alpha_before / alpha_last)
+    moved = {
+        name: new + t * (new - getattr(before, name))
+        for name in ("w", "b", "u", "dual")
+        if (new := getattr(last, name)) is not None
+    }
+    return replace(last, **moved)
+
+
+def _objective(fit: LinearFit, loss: Loss, y: Array, s: Array, alpha: float) -> float:
+    """J of a fit that is not completed, from its scores."""
+    if fit.w is not None:
+        square = np.sum(fit.w**2)
+    else:  # w·w = a·G a, with the scores u = G a + b
+        square = np.sum(fit.dual.T * (fit.u.reshape(len(y), -1) - fit.b))
+    return loss.value(y, np.ravel(fit.u), s) + alpha * float(square)

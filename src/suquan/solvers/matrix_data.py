@@ -169,6 +169,10 @@ class CurveDesign:
             out[:, :-1] -= out[:, -1:] * self.offset
         return out
 
+    def curved(self, theta: Array, C: Array) -> Array:
+        """Adjoint of c times the scores of every row of theta, for the rows c of C."""
+        return self.adjoint(C * self.scores(theta))
+
 
 class CurveSolver(FeatureSolver):
     """Ridge models on normalised copies that are never formed."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan.losses import Curvature, Loss
+from suquan.losses import Curvature, DiagonalCurvature, Loss
 from suquan.solvers._products import (
     Array,
     CentredDesign,
@@ -87,6 +87,9 @@ class DenseSums:
         """Products with the Hessians of the losses, in the type of the design."""
         curvatures = self._curvatures(fits, points)
         dtype = self.design.dtype
+        if all(isinstance(c, DiagonalCurvature) for c in curvatures) and self.loss.n_outputs == 1:
+            C = np.stack([c.diagonal() for c in curvatures]).astype(dtype)
+            return lambda V: self.design.curved(V[:, 0], C)[:, None]
 
         def product(V: Array) -> Array:
             changes = self._side_by_side(self.design.scores(_rows(V), dtype), len(V))
@@ -147,7 +150,7 @@ class Conditioning:
     """Preconditioner that the fits on one design share, as strong as they turn out to need.
 
     At first it scales. Once conjugate gradients have cost as many products as forming and factorising second
-    moments, n_features / 24, it inverts the mean Hessian of the present fits; once they have cost as many
+    moments, n_features / 16, it inverts the mean Hessian of the present fits; once they have cost as many
     again, the one of the fits then.
 
     Parameters
@@ -159,7 +162,7 @@ class Conditioning:
 
     def __init__(self, n_features: int, dtype: Any = np.float64):
         self.dtype = dtype
-        self.budget = max(_FEW_PRODUCTS, n_features // 24)
+        self.budget = max(_FEW_PRODUCTS, n_features // 16)
         self.products_left = self.budget if n_features > _FEW_FEATURES else 0
         self._squares: MaybeArray = None
         self._factor: MaybeArray = None

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from suquan._blocks import on_threads
+from suquan._blocks import on_threads, row_blocks
 from suquan.losses import Loss
 from suquan.solvers._products import (
     Array,
@@ -33,7 +33,6 @@ from suquan.solvers._products import (
     cholesky_solve,
     column_products,
     n_threads,
-    slices,
 )
 from suquan.solvers.newton import (
     LinearFit,
@@ -341,7 +340,7 @@ def _gram(A: Array, means: Array) -> Array:
 
     G = np.zeros((n_samples, n_samples))
     # Blocks with at least as many columns as rows: a product then costs more than adding it up.
-    blocks = slices(n_features, min(n_samples, 512))
+    blocks = list(row_blocks(n_features, min(n_samples, 512)))
     for product in on_threads(part, blocks, n_threads(A.size * n_samples)):
         G += product
     return G
