@@ -70,6 +70,7 @@ TINY = {
         "grey_alphas": [0.1, 0.2],
         "one_knots": 8,
         "n_knots": 5,
+        "simulated_knots": 5,
         "seeds": 1,
         "simulated": [[60, 12]],
         "rank_one": [60, 12],

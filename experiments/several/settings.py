@@ -39,8 +39,9 @@ class Settings:
     alphas, trace_alphas, matrix_alphas, grey_alphas : tuple of float
         Grids on 10,000 pictures: one target or none, "multi", "matrix", curves over grey values. With n
         pictures squared norms are weighed 10,000/n times as much, trace norms √(10,000/n) times.
-    one_knots, n_knots : int
-        Knots of a single target on pictures, and of "multi" and "matrix" everywhere.
+    one_knots, n_knots, simulated_knots : int
+        Knots of a single target on pictures; of "multi" and "matrix" on them, and on simulated samples, whose
+        normal target has long tails.
     seeds : int
         Draws of the simulations.
     simulated : tuple of (n_samples, n_features)
@@ -71,6 +72,7 @@ class Settings:
     grey_alphas: tuple[float, ...] = (0.03, 0.06, 0.12, 0.25, 0.5)
     one_knots: int = 128
     n_knots: int = 16
+    simulated_knots: int = 32
     seeds: int = 10
     simulated: tuple[tuple[int, int], ...] = ((500, 150), (2000, 150), (5000, 150))
     rank_one: tuple[int, int] = (2000, 1000)

@@ -31,12 +31,12 @@ def run_rank_one(settings: Settings, seed: int) -> dict[str, Any]:
     )
     draw = X[:n], y[:n], X[n:], y[n:]
     smooth = {"smoothnesses": settings.n_smoothnesses}
-    few = [m for m in FEW if m < settings.n_knots]
+    few = [m for m in FEW if m < settings.simulated_knots]
     rows = [
         _search(settings, draw, "uniform", method="fixed"),
         _search(settings, draw, "joint", method="joint", **smooth),
         _search(settings, draw, "multi", **_multi(settings, few)),
-        _search(settings, draw, "matrix", method="matrix", n_knots=settings.n_knots),
+        _search(settings, draw, "matrix", method="matrix", n_knots=settings.simulated_knots),
     ]
     told = {"truth": 1, "n": n, "p": p, "seed": seed}
     return {"rows": [told | row for row, _ in rows]}
@@ -49,7 +49,7 @@ def run_rank_three(settings: Settings, n: int, p: int, seed: int) -> dict[str, A
     found = [
         _search(settings, draw, "uniform", method="fixed"),
         _search(settings, draw, "joint", method="joint", smoothnesses=settings.n_smoothnesses),
-        _search(settings, draw, "matrix", method="matrix", n_knots=settings.n_knots),
+        _search(settings, draw, "matrix", method="matrix", n_knots=settings.simulated_knots),
         *(_search(settings, draw, f"multi_{m}", **_multi(settings, [m])) for m in settings.targets),
         _search(settings, draw, "multi", **_multi(settings, list(settings.targets))),
     ]
@@ -88,7 +88,7 @@ def _multi(settings: Settings, numbers: list[int] | None) -> dict[str, Any]:
     return {
         "method": "multi",
         "n_targets": numbers,
-        "n_knots": settings.n_knots,
+        "n_knots": settings.simulated_knots,
         "max_rounds": settings.max_rounds,
     }
 
