@@ -31,9 +31,8 @@ def run_pair(settings: Settings, data: Path | None, arguments: dict[str, Any]) -
     names = load_pictures(data)[2]
     told = {"first": str(names[first]), "second": str(names[second]), "n": n}
     multi = {"max_rounds": settings.max_rounds, "n_knots": settings.n_knots}
-    rows = _compared(
-        settings, problem, ONE_TARGET, settings.grid("alphas", n), n_knots=settings.one_knots
-    )
+    one = {"n_knots": settings.one_knots, "init": "median"}  # as in the paper
+    rows = _compared(settings, problem, ONE_TARGET, settings.grid("alphas", n), **one)
     for m in settings.targets:
         for row in _compared(
             settings, problem, ("multi",), settings.grid("trace_alphas", n), n_targets=m, **multi
