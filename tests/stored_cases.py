@@ -205,6 +205,7 @@ def run_selection(loss):
         method=["bnd", "joint", "crossfit"],
         alphas=[0.003, 0.03, 0.3],
         smoothnesses=[0.01, 0.1],
+        departures=[1.0],
         cv=3,
         crossfit_cv=3,
         n_repeats=2,
@@ -229,6 +230,7 @@ def run_comparison():
         inner_cv=2,
         alphas=[0.003, 0.03],
         smoothnesses=[0.01, 0.1],
+        departures=[1.0],
         progress=False,
         **PRECISE,
     )

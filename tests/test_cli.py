@@ -573,6 +573,12 @@ def test_numbers_as_labels_are_classes(data, tmp_path):
         (["--label", "relapse", "--sample-column", "id"], "no column 'id'"),
         (["--label", "relapse", "-o", "nowhere/m.suquan"], "no folder"),
         (["--label", "relapse", "--n-knots", "99"], "n_knots"),
+        (["--label", "relapse", "--n-targets", "3"], "--n-targets is for the method multi"),
+        (["--label", "relapse", "--method", "multi", "--n-targets", "99"], "n_knots − 1 = 11"),
+        (
+            ["--label", "relapse", "--method", "matrix", "--workers", "2"],
+            "matrix holds its samples",
+        ),
     ],
 )
 def test_fit_explains_mistakes(data, tmp_path, change, match, monkeypatch):
@@ -631,10 +637,36 @@ def test_inspect_shows_what_the_model_holds(model):
 
 
 def test_inspect_reads_every_kind_of_model(tmp_path):
-    stored = Path(__file__).parent / "data" / "models" / "schema1"
+    stored = Path(__file__).parent / "data" / "models" / "schema2"
     for path in sorted(stored.glob("*.suquan")):
         assert suquan.load_model(path).__class__.__name__ in succeed("inspect", path).stdout
         json.loads(succeed("inspect", path, "--json").stdout)
+
+
+def test_several_targets_from_fit_to_score(data, tmp_path):
+    path, scores = tmp_path / "m.suquan", tmp_path / "s.csv"
+    labels = ["--labels", data / "labels.csv", "--label", "relapse"]
+    several = ["--method", "multi", "--n-targets", "2", *QUICK]
+    told = json.loads(
+        succeed("fit", data / "table.csv", *labels, *several, "-o", path, "--json").stdout
+    )
+    model = suquan.load_model(path)
+    assert told["n_targets"] == model.n_targets_ == 2
+    assert told["n_features_used"] == 12
+    succeed("predict", path, data / "table.csv", "-o", scores)
+    table = read_table(data / "table.csv", samples="rows")
+    frame = pd.DataFrame(table.values, columns=table.feature_names)
+    given = [float(row["score"]) for row in read_csv(scores)]
+    assert_allclose(given, model.decision_function(frame))
+    assert "share of the norm" in succeed("inspect", path).stdout
+    told = json.loads(succeed("inspect", path, "--json").stdout)
+    assert [row["singular_value"] for row in told["targets"]] == model.singular_values_.tolist()
+    assert_allclose(sum(row["share"] for row in told["targets"]), 1.0)
+    weights = np.abs(model.coef_).reshape(-1, 12).sum(axis=0)
+    assert_allclose(told["top_features"][0]["weights"], [weights.max()])
+    arguments = [data / "table.csv", "--target", path, "-o", tmp_path / "n.csv"]
+    assert "has 2 targets" in fail("normalize", *arguments)
+    fail("fit", data / "table.csv", *labels, "--n-targets", "0", "-o", path, code=2)
 
 
 def test_quiet_says_nothing_and_json_only_one_object(data, model, tmp_path):
@@ -772,6 +804,20 @@ def test_compare_takes_all_methods_that_can_do_the_task():
     assert "svd" in methods("a", "b")
     assert "svd" not in methods("a", "b", "c")
     assert "svd" not in methods()
+    assert not {"matrix", "multi"} & set(methods("a", "b"))
+
+
+def test_compare_without_crossfit_keeps_the_best_learned_model(data, tmp_path):
+    out = tmp_path / "out"
+    labels = ["--labels", data / "labels.csv", "--label", "relapse", *COMPARE[:-1]]
+    several = ["uniform,multi,matrix", "--n-targets", "2"]
+    succeed("compare", data / "table.csv", *labels, *several, "--out", out)
+    rows = {row["method"]: float(row["mean"]) for row in read_csv(out / "summary.csv")}
+    best = max(("multi", "matrix"), key=rows.__getitem__)
+    assert suquan.load_model(out / "model.suquan").method_ == best
+    assert "Share of the norm" in (out / "report.html").read_text()
+    message = fail("compare", data / "table.csv", *labels, "bnd,normal", *several[1:], "-o", out)
+    assert "--n-targets is for the method multi" in message
 
 
 def test_compare_explains_mistakes(data, tmp_path):

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from suquan import _tasks, compare, comparison, quantile_normalize
 from suquan._progress import Progress
 from suquan._tasks import Outcome
-from suquan.comparison import METHOD_NAMES, _verdict
+from suquan.comparison import DEFAULT_METHODS, _verdict
 from suquan.datasets import make_corrupted_classification
 from suquan.statistics import Difference, corrected_difference, holm
 
@@ -68,7 +68,7 @@ def result():
 
 
 def test_every_method_has_one_row_per_fold(result):
-    names = [*METHOD_NAMES, "best_fixed"]
+    names = [*DEFAULT_METHODS, "best_fixed"]
     assert result.summary["method"].tolist() == names
     assert {len(column) for column in result.folds.values()} == {3 * len(names)}
     for name in names:
@@ -179,7 +179,7 @@ def test_nothing_of_a_test_fold_reaches_any_choice(tmp_path):
         np.testing.assert_array_equal(before.folds[name], after.folds[name])
     for name in before.targets:
         np.testing.assert_allclose(before.targets[name], after.targets[name], atol=1e-12)
-    for name in METHOD_NAMES:
+    for name in DEFAULT_METHODS:
         first, second = (
             _tasks.Store(tmp_path / side).load((name, 0)) for side in ("before", "after")
         )

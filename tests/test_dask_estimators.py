@@ -123,6 +123,12 @@ def test_knots_on_blocks(method, task):
     assert_same_fit(make_model(task, method, n_knots=9, fit_intercept=method == "bnd"), X, y)
 
 
+@pytest.mark.parametrize("departure", [0.0, 0.5])
+def test_part_of_the_way_on_blocks(departure):
+    X, y = make_task("logistic", 60, 12)
+    assert_same_fit(make_model("logistic", "crossfit", departure=departure), X, y)
+
+
 @pytest.mark.parametrize(
     ("ties", "missing"),
     [

@@ -42,10 +42,11 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
     through_blocks = parameters.pop("through_blocks", False)
     alphas = parameters.pop("alphas", ALPHAS)
     smoothnesses = parameters.pop("smoothnesses", SMOOTHNESSES)
+    departures = parameters.pop("departures", None)
     estimator = base(method, random_state=0, **parameters)
     test = np.arange(len(y))[1::3]
     train = np.setdiff1d(np.arange(len(y)), test)
-    candidates = make_candidates([method], alphas, smoothnesses, max_rounds)
+    candidates = make_candidates([method], alphas, smoothnesses, max_rounds, departures=departures)
     settings, data = ranked(estimator, X, y, weights, groups)
     if through_blocks:
         data = replace(data, grams=knot_grams(data.operator, estimator.n_knots))
@@ -53,12 +54,13 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
     outputs = data.outputs(fits, train, test)
     part = None if weights is None else weights[train]
     for candidate, (_, fit), shared in zip(candidates, fits, outputs, strict=True):
-        _, alpha, smoothness, rounds = candidate
+        _, alpha, smoothness, rounds, _, departure = candidate
         plain = base(
             method,
             alpha=alpha,
             smoothness=smoothness,
             max_rounds=rounds or None,
+            departure=departure,
             random_state=0,
             **parameters,
         ).fit(X[train], y[train], part, None if groups is None else groups[train])
@@ -66,6 +68,12 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
             shared, plain._scores(X[test]), atol=1e-6, err_msg=str(candidate)
         )
         assert fit.n_rounds == plain.n_rounds_
+
+
+@pytest.mark.parametrize("method", ["bnd", "spav", "joint", "crossfit"])
+def test_grid_gives_the_values_of_a_plain_loop_for_every_departure(method):
+    X, y = make_problem(36, 50)
+    assert_same_as_loop(SuquanClassifier, method, X, y, departures=[0.0, 0.3, 1.0])
 
 
 @pytest.mark.parametrize("shape", [(60, 12), (36, 50)])

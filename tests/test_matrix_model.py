@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
@@ -175,6 +175,7 @@ def test_basis_is_orthonormal():
     np.testing.assert_allclose(Q.sum(axis=0), 0.0, atol=1e-12)
 
 
+@settings(deadline=None, max_examples=50)
 @given(seed=st.integers(0, 10_000), kind=st.sampled_from(["plain", "ties", "missing", "both"]))
 def test_passes_are_the_maps(seed, kind):
     rng = np.random.default_rng(seed)

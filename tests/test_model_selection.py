@@ -20,6 +20,7 @@ from suquan import (
     quantile_normalize,
     save_model,
 )
+from suquan.datasets import make_corrupted_classification, two_steps
 from suquan.folds import Candidate
 from suquan.methods import METHODS
 from suquan.model_selection import (
@@ -76,6 +77,10 @@ def test_given_grids_are_kept_in_the_papers_units_sorted_and_once():
         ({"method": ["fixed", "fixed"]}, "names each method once"),
         ({"method": ["fixed", "magic"]}, "method"),
         ({"selection": "worst"}, "selection"),
+        ({"departures": [0.5, 1.5]}, "departures must be at most 1; got 1.5"),
+        ({"departures": [-0.5]}, "departures must be non-negative"),
+        ({"departures": []}, "departures must hold finite numbers"),
+        ({"min_gain": -1.0}, r"min_gain must be a number in \[0, ∞\); got -1.0"),
         ({"cv": []}, "cv gave no splits"),
         ({"cv": 50}, "n_splits=50"),
     ],
@@ -99,6 +104,21 @@ def test_candidates_vary_smoothness_and_rounds_only_where_they_are_used():
     }
     found = make_candidates(["fixed", "joint"], np.array([1.0]), np.array([0.0]), [3, 1])
     assert [c.max_rounds for c in found] == [0, 1, 3]
+
+
+def test_departures_vary_where_there_are_rounds_and_the_start_needs_no_smoothness():
+    grids = np.array([1.0, 2.0]), np.array([0.0, 3.0])
+    found = make_candidates(["fixed", "bnd", "crossfit"], *grids)
+    start = [c for c in found if c.departure == 0.0]
+    crossfit = METHODS["crossfit"]
+    assert start == [Candidate(crossfit, alpha, 0.0, 0, None, 0.0) for alpha in (1.0, 2.0)]
+    assert {(c.method.name, c.departure) for c in found} == {
+        ("fixed", 1.0), ("bnd", 1.0), ("crossfit", 0.0), ("crossfit", 0.5), ("crossfit", 1.0)
+    }  # fmt: skip
+    found = make_candidates(["fixed", "bnd", "multi"], *grids, departures=[1.0, 0.2])
+    tried = [(c.method.name, c.departure) for c in found[::2]]
+    assert tried[:3] == [("fixed", 1.0), ("bnd", 0.2), ("bnd", 1.0)]
+    assert set(tried[3:]) == {("multi", 1.0)}
 
 
 # -- choosing ----------------------------------------------------------------------------------------
@@ -158,15 +178,72 @@ def test_one_se_prefers_the_simpler_method_then_more_smoothness_then_more_alpha(
     assert choose(candidates, np.full((4, 3), 0.5), "one_se", 0.5) == 2
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_larger_departure_is_chosen_only_where_it_gains_a_part_of_the_standard_error(share):
+    gains = np.array([0.02, 0.05, -0.01, 0.04])
+    error = np.std(gains, ddof=1) * np.sqrt(1 / 4 + share)
+    start = np.full(4, 0.7)
+    candidates = [Candidate(METHODS["crossfit"], 1.0, 0.0, 1, None, d) for d in (1.0, 0.0, 0.5)]
+    a_little = np.array([0.0, 0.002, -0.003, 0.002])
+    scores = np.stack([start + gains + a_little, start, start + gains])
+    for selection in ("smoothed", "best"):
+        for part, chosen in ((0.0, 0), (0.99, 2), (1.01, 1)):
+            min_gain = part * gains.mean() / error
+            assert choose(candidates, scores, selection, share, min_gain) == chosen
+    worse = np.stack([start + 0.1 - gains, start - 0.1, start])
+    assert choose(candidates, worse, "smoothed", share, 0.5) == 0
+    one_fold = scores[:, 1:2]
+    assert choose(candidates, one_fold, "smoothed", share, 0.5) == 0
+
+
+def test_price_of_a_departure_does_not_touch_the_choice_of_the_method():
+    candidates = [
+        Candidate(METHODS["crossfit"], 1.0, 0.0, 0, None, 0.0),
+        Candidate(METHODS["crossfit"], 1.0, 0.0, 1, None, 1.0),
+        Candidate(METHODS["bnd"], 1.0, 0.0, 1),
+    ]
+    scores = np.array([[0.70, 0.72], [0.70, 0.74], [0.71, 0.74]])
+    assert choose(candidates, scores, "smoothed", 0.5, 0.5) == 2
+    assert choose(candidates[:2], scores[:2], "smoothed", 0.5, 0.5) == 1
+    assert choose(candidates[:2], scores[:2], "smoothed", 0.5, 2.0) == 0
+
+
 # -- the estimators ----------------------------------------------------------------------------------
+
+
+def test_start_is_kept_where_learning_cannot_help(tmp_path):
+    """Labels made with the start itself: learned targets are at best as good."""
+    found = []
+    settings = {"alphas": [0.1, 1.0], "smoothnesses": [0.0, 0.1], "n_knots": 10, "n_repeats": 1}
+    for seed in range(4):
+        X, y = make_corrupted_classification(
+            150, 100, target=np.linspace(-1.7, 1.7, 100), corrupted="normal", random_state=seed
+        )
+        model = SuquanClassifierCV(**settings, cv=3, min_gain=0.5, random_state=0).fit(X, y)
+        found.append(model.departure_)
+    assert found.count(0.0) >= 3
+    assert 1.0 not in found
+    model.set_params(min_gain=9.0).fit(X, y)
+    assert (model.method_, model.departure_, model.n_rounds_) == ("crossfit", 0.0, 0)
+    fixed = SuquanClassifier("fixed", alpha=model.alpha_, n_knots=10).fit(X, y)
+    np.testing.assert_array_equal(model.decision_function(X), fixed.decision_function(X))
+    same = load_model(save_model(model, tmp_path / "model.suquan"))
+    assert same.departure_ == 0.0
+    assert same.get_params()["min_gain"] == 9.0
+    np.testing.assert_array_equal(same.decision_function(X), model.decision_function(X))
+
+
+def test_target_is_learned_where_it_helps():
+    X, y = make_corrupted_classification(600, 20, target=two_steps, random_state=0)
+    model = SuquanClassifierCV(alphas=3, smoothnesses=2, cv=3, random_state=0).fit(X, y)
+    assert model.departure_ > 0.0
 
 
 @pytest.mark.parametrize("selection", ["smoothed", "best", "one_se"])
 def test_scores_are_those_of_a_plain_loop_and_the_chosen_setting_is_refitted(selection):
     X, y = make_problem()
-    methods = ["fixed", "crossfit"]
-    model = SuquanClassifierCV(methods, selection=selection, scoring="neg_log_loss", **SMALL)
-    model.fit(X, y)
+    model = SuquanClassifierCV(["fixed", "crossfit"], selection=selection, min_gain=0.0, **SMALL)
+    model.set_params(scoring="neg_log_loss").fit(X, y)
     results = model.cv_results_
     splits = list(StratifiedKFold(3).split(X, y))
     for k, params in enumerate(results["params"]):
@@ -183,6 +260,7 @@ def test_scores_are_those_of_a_plain_loop_and_the_chosen_setting_is_refitted(sel
         "alpha": model.alpha_,
         "smoothness": model.smoothness_,
         "max_rounds": chosen["max_rounds"],
+        "departure": model.departure_,
     }
     rounds = chosen["max_rounds"] or None
     alone = SuquanClassifier(**{**chosen, "max_rounds": rounds}, random_state=0).fit(X, y)
@@ -196,7 +274,8 @@ def test_cv_results_have_the_keys_of_scikit_learn():
     X, y = make_problem()
     results = SuquanClassifierCV(["fixed", "spav"], **SMALL).fit(X, y).cv_results_
     n_candidates = 2 + 2 * 2
-    params = {f"param_{name}" for name in ("method", "alpha", "smoothness", "max_rounds")}
+    names = ("method", "alpha", "smoothness", "max_rounds", "departure")
+    params = {f"param_{name}" for name in names}
     folds = {f"split{k}_test_score" for k in range(3)}
     summary = {"mean_test_score", "std_test_score", "rank_test_score"}
     assert set(results) == params | folds | summary | {"params"}

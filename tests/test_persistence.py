@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 import suquan
 from suquan import _model_zip, load_model, save_model
 from suquan.linear_model import METHODS
-from suquan.persistence import ESTIMATORS, ModelFileError, read_model
+from suquan.persistence import ESTIMATORS, SCHEMA, ModelFileError, read_model
 
 STORED = Path(__file__).parent / "data" / "models"
 _spec = importlib.util.spec_from_file_location("make_models", STORED / "make_models.py")
@@ -268,11 +268,12 @@ def test_the_training_summary_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(path.stem for path in (STORED / "schema1").glob("*.suquan"))
+    "name", sorted(f"{path.parent.name}/{path.stem}" for path in STORED.glob("schema*/*.suquan"))
 )
 def test_files_of_earlier_versions_stay_loadable(name):
-    model = load_model(STORED / "schema1" / f"{name}.suquan")
-    with np.load(STORED / "schema1" / "expected.npz", allow_pickle=False) as expected:
+    path = STORED / f"{name}.suquan"
+    model, name = load_model(path), path.stem
+    with np.load(path.parent / "expected.npz", allow_pickle=False) as expected:
         got = make_models.predictions(model, expected["X"])
         for method, values in got.items():
             stored = expected[f"{name}.{method}"]
@@ -311,6 +312,8 @@ def test_a_parameter_of_a_newer_version_is_named(model_path):
 def test_there_is_a_promised_file_of_every_estimator():
     kept = {type(load_model(path)).__name__ for path in (STORED / "schema1").glob("*.suquan")}
     assert kept == set(ESTIMATORS)
+    stored = {path.stem for path in (STORED / f"schema{SCHEMA}").glob("*.suquan")}
+    assert stored == set(make_models.make_models())
 
 
 # ---------------------------------------------------------------------------------------------- refusals

@@ -1,7 +1,9 @@
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 from sklearn.dummy import DummyClassifier
@@ -20,6 +22,7 @@ from suquan import (
 )
 from suquan.plotting import (
     ComparisonDisplay,
+    FeatureCurveDisplay,
     NormalizedSampleDisplay,
     ObjectiveDisplay,
     TargetQuantileDisplay,
@@ -321,6 +324,102 @@ def test_sample_display_refuses_what_does_not_fit():
         NormalizedSampleDisplay(np.empty((0, 3)), np.empty((0, 3)))
     with pytest.raises(ValueError, match="two matplotlib Axes"):
         NormalizedSampleDisplay(X, X).plot(ax=[plt.gca()])
+
+
+# -- several targets, and curves of features ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def several():
+    """A model with three targets, of features with names."""
+    X, y = make_problem(n_samples=200)
+    y = np.where(y + (X[:, 0] > 1) > 0, "tumour", "normal")
+    frame = pd.DataFrame(X, columns=[f"GENE{j}" for j in range(12)])
+    return SuquanClassifier("multi", n_targets=3, alpha=0.01, n_knots=8).fit(frame, y)
+
+
+def test_every_target_is_drawn_with_its_share_of_the_norm(several):
+    display = TargetQuantileDisplay.from_estimator(several, fixed=["normal"])
+    assert several.n_targets_ == 3
+    for line, f in zip(display.lines_, several.target_quantiles_, strict=True):
+        np.testing.assert_allclose(line_values(line), standardized(f), rtol=1e-12)
+    assert display.line_ is display.lines_[0]
+    shares = several.singular_values_ / several.singular_values_.sum()
+    told = [f"target {k}: {share:.1%}" for k, share in enumerate(shares, 1)]
+    assert [text.get_text() for text in display.labels_] == told
+    heights = sorted(text.get_position()[1] for text in display.labels_)
+    assert min(np.diff(heights)) > 0.05
+    assert heights[-1] <= 1.0
+
+
+def test_shares_of_a_matrix_are_those_of_its_squared_norm():
+    model = SuquanClassifier("matrix", n_knots=6).fit(*make_problem())
+    display = TargetQuantileDisplay.from_estimator(model)
+    squares = model.singular_values_**2
+    n_shown = len(model.target_quantiles_)
+    np.testing.assert_allclose(display.shares, squares[:n_shown] / squares.sum())
+    assert "uniform" in display.other_lines_  # it starts from nothing
+    with pytest.raises(ValueError, match=f"1 shares for {n_shown} targets"):
+        TargetQuantileDisplay(model.target_quantiles_, shares=[1.0])
+
+
+def test_folds_of_several_targets_show_the_largest(result):
+    several = replace(result, targets={"multi": result.targets["bnd"]})
+    display = TargetQuantileDisplay.from_result(several, "multi")
+    assert display.line_.get_label() == "multi, largest target"
+    model = SuquanClassifier("multi", n_targets=2, n_knots=6).fit(*make_problem())
+    display = TargetQuantileDisplay.from_estimator(model, comparison=several)
+    assert display.band_.get_label() == "target 1, range of 3 folds"
+
+
+def test_samples_of_several_targets_are_drawn_for_the_first(several):
+    X = pd.DataFrame(make_problem()[0], columns=several.feature_names_in_)
+    display = NormalizedSampleDisplay.from_estimator(several, X)
+    np.testing.assert_array_equal(display.after, several.transform(X)[:, :12])
+
+
+@pytest.mark.parametrize("method", ["multi", "matrix", "joint"])
+def test_curves_of_all_features_add_up_to_the_score(method):
+    X, y = make_problem()
+    model = SuquanClassifier(method, ties="first", n_knots=6).fit(X, y)
+    curves = [line_values(FeatureCurveDisplay.from_estimator(model, j).line_) for j in range(12)]
+    places = X.argsort(axis=1).argsort(axis=1)
+    scores = sum(curve[place] for curve, place in zip(curves, places.T, strict=True))
+    np.testing.assert_allclose(scores + model.intercept_, model.decision_function(X), atol=1e-10)
+
+
+def test_curve_of_a_feature_by_name_and_of_several_classes(several):
+    display = FeatureCurveDisplay.from_estimator(several, "GENE7")
+    assert display.ax_.get_title("left") == "GENE7"
+    assert display.ax_.get_ylabel() == "added to the score for tumour"
+    np.testing.assert_array_equal(
+        FeatureCurveDisplay.from_estimator(several, 7).curves, display.curves
+    )
+    X, y = make_problem()
+    model = SuquanClassifier("fixed").fit(X, y + (X[:, 0] > 2))
+    display = FeatureCurveDisplay.from_estimator(model, 3)
+    assert [text.get_text() for text in display.labels_] == ["0", "1", "2"]
+    np.testing.assert_allclose(
+        line_values(display.lines_[2]), model.coef_[2, 3] * model.target_quantiles_
+    )
+
+
+def test_curve_display_refuses_what_has_no_curve(several, model):
+    for feature, match in (
+        ("GNE7", r"no feature 'GNE7'; did you mean 'GENE7'"),
+        ("ESR1", r"no feature 'ESR1'; check the spelling"),
+        (12, "columns 0 to 11; got feature 12"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            FeatureCurveDisplay.from_estimator(several, feature)
+    with pytest.raises(ValueError, match="without feature names, so that 'ESR1' is not known"):
+        FeatureCurveDisplay.from_estimator(model, "ESR1")
+    with pytest.raises(ValueError, match="QuantileNormalizer has no coefficients"):
+        FeatureCurveDisplay.from_estimator(QuantileNormalizer().fit(make_problem()[0]), 0)
+    with pytest.raises(NotFittedError):
+        FeatureCurveDisplay.from_estimator(SuquanClassifier("multi"), 0)
+    with pytest.raises(ValueError, match="2 classes for 3 curves"):
+        FeatureCurveDisplay(np.zeros((3, 4)), classes=["a", "b"])
 
 
 # -- objectives --------------------------------------------------------------------------------------

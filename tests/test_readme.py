@@ -13,7 +13,11 @@ PAGES = [
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/files.md", "docs/dask.md", "docs/experiments.md"]
+    "page",
+    [
+        *("README.md", "docs/files.md", "docs/dask.md", "docs/experiments.md"),
+        "docs/several_targets.md",
+    ],
 )
 def test_examples_run(page):
     examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)

@@ -293,6 +293,22 @@ def test_model_alone_is_reported(tmp_path):
     assert not (tmp_path / "none.html").exists()
 
 
+@pytest.mark.parametrize("method", ["multi", "matrix"])
+def test_every_target_is_reported_with_its_share_and_weights_are_summed_over_them(method, tmp_path):
+    X, y = make_problem()
+    model = SuquanClassifier(method, n_knots=6, alpha=0.01).fit(X, y)
+    page = check_page(report(tmp_path, None, estimator=model))
+    cells = [cell["text"] for cell in page.all("td")]
+    sizes = model.singular_values_ ** (1 if method == "multi" else 2)
+    for size in sizes[: len(model.target_quantiles_)]:
+        assert f"{size / sizes.sum():.2%}" in cells
+    assert f"{model.singular_values_[0]:.4g}" in cells
+    assert f"{model.duality_gap_:.6g}" in cells
+    weights = np.abs(model.coef_).reshape(-1, 10).sum(axis=0)
+    assert f"{weights.max():.4g}" in cells
+    assert f"{weights.max() / weights.sum():.2%}" in cells
+
+
 def test_a_method_of_someones_own_is_named_by_its_class(tmp_path):
     class Stepwise:
         pass

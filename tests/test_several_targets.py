@@ -207,6 +207,8 @@ def test_comparison(data):
     assert result.summary["method"].tolist() == ["normal", "multi", "matrix", "joint", "best_fixed"]
     assert np.all(result.summary["mean"] > 0.5)
     assert result.targets["matrix"].shape == (3, 24)
+    with pytest.raises(ValueError, match="n_targets is for the method 'multi'"):
+        compare(X, y, methods=["normal", "matrix"], n_targets=2, progress=False)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def main() -> None:
 def run_one(name, variant, inner, options) -> list[Row]:
     """Scores of one variant (or of the fixed targets) over the outer folds of one data set."""
     dataset = load_dataset(name, options.data, "label")
-    settings = {"n_knots": options.n_knots, **PARAMETERS.get(variant, {})}
+    settings = {"n_knots": options.n_knots, "departures": [1.0], **PARAMETERS.get(variant, {})}
     if variant == "fixed":
         methods: list = list(FIXED)
     elif variant in CHANGES:

@@ -54,7 +54,8 @@ def run_one(variant: str, n_samples: int, seed: int, n_knots: int) -> float:
     if variant in CHANGES:
         model = make_changed(variant, n_knots, inner)
     else:
-        parameters: dict[str, Any] = {"n_knots": n_knots, **PARAMETERS.get(variant, {})}
+        parameters: dict[str, Any] = {"n_knots": n_knots, "departures": [1.0]}
+        parameters |= PARAMETERS.get(variant, {})
         if "cv" in parameters:
             parameters["crossfit_cv"] = parameters.pop("cv")
         method = {"true": "fixed", "svd": "svd"}.get(variant, "crossfit")

@@ -102,5 +102,5 @@ NAMES = (*PARAMETERS, "svd", *CHANGES, *STEPS)
 
 def make_changed(name: str, n_knots: int, inner: RepeatedStratifiedKFold) -> ChangedTarget:
     """The estimator of a variant that changes the learned target."""
-    learner = SuquanClassifierCV(n_knots=n_knots, cv=inner, random_state=0)
+    learner = SuquanClassifierCV(n_knots=n_knots, departures=[1.0], cv=inner, random_state=0)
     return ChangedTarget(learner, CHANGES[name])

@@ -57,8 +57,8 @@ def align_features(
     feature_names : array-like of shape (n_given,), default=None
         None: the columns of the data frame `X`.
     max_lost : float, default=0.2
-        Largest share of Σ|w| (over all classes) that the missing features may carry. For a normaliser,
-        which has no w, the largest share of its features.
+        Largest share of Σ|w| (over all classes and targets) that the missing features may carry. For a
+        normaliser, which has no w, the largest share of its features.
 
     Returns
     -------
@@ -135,8 +135,7 @@ def _by_name(
         raise_missing(aligned[:, found], n_observed, names[found])
     weight, what = np.ones(len(names)), "features"
     if hasattr(model, "coef_"):
-        weight = np.abs(model.coef_).reshape(-1, len(names)).sum(axis=0)  # over classes and targets
-        what = "weight (sum of |w|)"
+        weight, what = np.abs(feature_weights(model)).sum(axis=0), "weight (sum of |w|)"
     lost = float(weight[~found].sum() / weight.sum()) if weight.any() else 0.0
     if not found.all():
         tell = (
@@ -152,6 +151,15 @@ def _by_name(
     extra = given[~np.isin(given, names)]
     used = _nameless(model, skip_missing=not found.all())
     return AlignedSamples(used, aligned, names[~found], extra, lost)
+
+
+def feature_weights(model: Any) -> np.ndarray:
+    """Weight of every feature in every output, of shape (n_outputs, n_features).
+
+    That is its coefficient; with several targets the sum of its absolute coefficients over them.
+    """
+    w = np.reshape(model.coef_, (len(model.intercept_), -1, model.n_features_in_))
+    return w[:, 0] if w.shape[1] == 1 else np.abs(w).sum(axis=1)
 
 
 def _nameless(model: Any, *, skip_missing: bool = False) -> Any:

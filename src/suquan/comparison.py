@@ -27,7 +27,7 @@ from suquan._blocks import is_dask_array
 from suquan._files import replace_file
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__
-from suquan.fitting import Settings, check_method, encode, make_start
+from suquan.fitting import Settings, check_method, check_real, encode, make_start
 from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
@@ -49,7 +49,7 @@ BEST_FIXED = "best_fixed"
 # The contrast of the verdict, fixed in advance.
 VERDICT_METHOD = "crossfit"
 # Parameters of the estimators that the comparison sets itself.
-_CHOSEN_HERE = {"method", "alpha", "smoothness", "loss"}
+_CHOSEN_HERE = {"method", "alpha", "smoothness", "departure", "loss"}
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,8 @@ def compare(
     alphas: Any = 7,
     smoothnesses: Any = 5,
     selection: str = "smoothed",
+    departures: Any = None,
+    min_gain: float = 0.5,
     groups: Any = None,
     n_jobs: int | None = None,
     random_state: int = 0,
@@ -156,13 +158,14 @@ def compare(
     methods : sequence of names, objects or (name, object) pairs
         "raw" (centred and scaled by one mean and one standard deviation of the training samples), the
         fixed targets "median", "mean", "normal", "uniform", "exponential", "cauchy", the learned ones
-        "svd", "f0", "bnd", "spav", "joint", "crossfit". An object is a :class:`suquan.methods.Method`, a set
-        that follows :class:`suquan.target_sets.TargetSet`, or, with a name, any scikit-learn estimator.
+        "svd", "f0", "bnd", "spav", "joint", "crossfit" and, not by default, "matrix" and "multi". An object is
+        a :class:`suquan.methods.Method`, a set that follows :class:`suquan.target_sets.TargetSet`, or, with a
+        name, any scikit-learn estimator.
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times. `inner_cv` must not be a list of splits.
     scoring : str or callable, default="roc_auc"
         Any scikit-learn scorer.
-    alphas, smoothnesses, selection
+    alphas, smoothnesses, selection, departures, min_gain
         As in :class:`SuquanClassifierCV`.
     groups : array-like of shape (n_samples,), default=None
         For splitters that need them; also kept together in the folds of "crossfit".
@@ -183,7 +186,7 @@ def compare(
         values where y holds other than whole numbers.
     **parameters
         Of :class:`SuquanClassifier` or :class:`SuquanRegressor`, for all learned and fixed methods:
-        `n_knots`, `ties`, `missing`, ….
+        `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi".
 
     Returns
     -------
@@ -204,11 +207,15 @@ def compare(
             "compare works in memory and takes no Dask array. Compare on a sample of the rows, such as "
             "X[::100].compute()."
         )
+    check_real("min_gain", min_gain, "[0, ∞)")
     named = _methods(methods)
     estimator = _estimator(y, loss, {**parameters, "random_state": random_state})
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, None)
-    for method in _learned(named).values():
+    learned = _learned(named).values()
+    if settings.n_targets is not None and all(method.norm != "trace" for method in learned):
+        raise ValueError("n_targets is for the method 'multi'; compare it too, or leave it out.")
+    for method in learned:
         check_method(settings.with_method(method), samples)
     data = RankedData.of(settings, samples, groups)
     if not (inner_cv is None or isinstance(inner_cv, Integral) or hasattr(inner_cv, "split")):
@@ -230,6 +237,8 @@ def compare(
         smoothnesses=smoothness_grid(smoothnesses, p),
         automatic_smoothnesses=isinstance(smoothnesses, Integral),
         selection=selection,
+        departures=departures,
+        min_gain=min_gain,
         seed=random_state,
     )
     store = Store.open(checkpoint, None if checkpoint is None else study.fingerprint())
@@ -315,6 +324,8 @@ class _Study:
     smoothnesses: np.ndarray
     automatic_smoothnesses: bool
     selection: str
+    departures: Any
+    min_gain: float
     seed: int
     grams: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -329,7 +340,7 @@ class _Study:
             (data.X, data.labels, data.groups, self.alphas, self.smoothnesses, self.outer),
             {name: (type(e), e.get_params(deep=True)) for name, e in given.items()},
             {name: vars(m) for name, m in learned.items() if name not in METHODS},
-            (settings, self.inner_cv, self.selection, self.seed),
+            (settings, self.inner_cv, self.selection, self.departures, self.min_gain, self.seed),
             (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
             (__version__, np.__version__, sklearn.__version__),
         ]
@@ -375,27 +386,24 @@ class _Study:
         scores = np.column_stack(
             [data.score(settings, candidates, a, b, self.scorer) for a, b in inner]
         )
-        chosen = candidates[choose(candidates, scores, self.selection, test_share(inner))]
+        share = test_share(inner)
+        chosen = candidates[choose(candidates, scores, self.selection, share, self.min_gain)]
         ((f, fit),) = fits = data.fit(settings, [chosen], train)
         score = float(self.scorer(data.outputs(fits, train, test), data.labels[test])[0])
         inner_score = float(scores.mean(axis=1).max())
         first = np.atleast_2d(f)[0]
-        target = first / np.sqrt(
-            np.mean(first**2)
-        )  # targets of different folds can then be compared
+        # Targets of different folds can then be compared.
+        target = first / np.sqrt(np.mean(first**2))
         return Outcome(
             score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, target
         )
 
     def _candidates(self, methods: list[Method], smoothnesses: np.ndarray) -> list[Candidate]:
         """Grids of learned methods."""
-        p, settings = self.data.operator.n_features, self.settings
-
-        def alphas(method: Method) -> np.ndarray:
-            return alpha_grid(self.given_alphas, p, method)
-
+        settings = self.settings
+        alphas = partial(alpha_grid, self.given_alphas, self.data.operator.n_features)
         rounds, n_targets = settings.max_rounds, settings.n_targets
-        return make_candidates(methods, alphas, smoothnesses, rounds, n_targets)
+        return make_candidates(methods, alphas, smoothnesses, rounds, n_targets, self.departures)
 
     def _run_fixed(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
         """Raw samples, or one fixed target: one design per training set, all alphas along one path."""

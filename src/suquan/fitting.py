@@ -64,7 +64,7 @@ CHECKS: dict[str, Any] = {"dtype": RANKED_DTYPES, "ensure_all_finite": "allow-na
 # Ranges of parameters.
 _INTERVALS = {
     "alpha": "(0, ∞)", "smoothness": "[0, ∞)", "l1_ratio": "[0, 1]", "tol": "(0, ∞)",
-    "huber_delta": "(0, ∞)",
+    "departure": "[0, 1]", "huber_delta": "(0, ∞)",
 }  # fmt: skip
 # Relative gap of the two largest singular values below which their vectors are not stable.
 _UNSTABLE_GAP = 0.01
@@ -104,6 +104,7 @@ class Settings:
     verbose: int
     alpha: float | None = None
     smoothness: float | None = None
+    departure: float = 1.0
     huber_delta: float = 1.35
     class_weight: Any = None
     n_targets: int | None = None
@@ -133,15 +134,16 @@ class Settings:
     def steps(self) -> Steps:
         """How rounds are done."""
         report = partial(print, f"[{self.owner}]") if self.verbose else silent
-        rounds = self.method.rounds(self.max_rounds)
-        return Steps(self.method.target_set, rounds, self.tol, self.max_iter, report)
+        rounds = self.method.rounds(self.max_rounds) if self.departure or self.method.norm else 0
+        how = self.method.target_set, rounds, self.tol, self.max_iter, report
+        return Steps(*how, departure=float(self.departure))
 
 
 def _check_ranges(settings: Settings) -> None:
     check_choice("ties", settings.ties, TIES)
     check_choice("missing", settings.missing, MISSING)
     for name, interval in _INTERVALS.items():
-        _check_real(name, getattr(settings, name), interval, name in ("alpha", "smoothness"))
+        check_real(name, getattr(settings, name), interval, name in ("alpha", "smoothness"))
     _check_integer("max_iter", settings.max_iter, 1)
     _check_integer("n_repeats", settings.n_repeats, 1)
     if settings.max_rounds is not None:
@@ -150,7 +152,8 @@ def _check_ranges(settings: Settings) -> None:
         _check_integer("cv", settings.cv, 2)
 
 
-def _check_real(name: str, value: Any, interval: str, optional: bool) -> None:
+def check_real(name: str, value: Any, interval: str, optional: bool = False) -> None:
+    """Raise a ValueError where a parameter is not a number in its interval, nor None where that will do."""
     if value is None and optional:
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool)

@@ -51,6 +51,7 @@ class Candidate(NamedTuple):
     smoothness: float
     max_rounds: int
     n_targets: int | None = None
+    departure: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -225,6 +226,13 @@ def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: st
 def test_share(splits: Splits) -> float:
     """Mean of n_test / n_train over the folds."""
     return float(np.mean([len(test) / len(train) for train, test in splits]))
+
+
+def corrected_error(values: np.ndarray, test_share: float) -> float:
+    """Standard error s·√(1/J + n_test/n_train) of a mean over J folds; 0 for one fold."""
+    if len(values) < 2:
+        return 0.0
+    return float(np.std(values, ddof=1) * np.sqrt(1.0 / len(values) + test_share))
 
 
 # -- scores ---------------------------------------------------------------------------------------

@@ -249,6 +249,10 @@ default="crossfit"
         :func:`make_target_quantiles` takes. It is centred and scaled to mean square 1.
     max_rounds : int, default=None
         Largest number of rounds of f-step and w-step; None: 5 for "joint", 100 for "multi", 1 for the others.
+    departure : float, default=1.0
+        Part of the way from the start to the learned target that is gone, in [0, 1]: 0 keeps the start, as
+        "fixed" does. With few samples half of the way is often better; :class:`SuquanClassifierCV` chooses.
+        "multi" and "matrix" have no start, and always go the whole way.
     n_knots : int, default=None
         Learn f as a piecewise linear function with this many node values; None: one value per feature, at most
         16 for "multi" and "matrix".
@@ -346,6 +350,7 @@ default="crossfit"
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: int | None = None,
+        departure: float = 1.0,
         n_knots: int | None = None,
         cv: Any = 5,
         n_repeats: int = 3,
@@ -438,7 +443,7 @@ class SuquanRegressor(RegressorMixin, _SuquanBase):
     method : {"fixed", "f0", "bnd", "spav", "joint", "crossfit", "matrix", "multi"} or object, \
 default="crossfit"
         How f is learned; see :class:`SuquanClassifier`.
-    alpha, smoothness, l1_ratio, init, max_rounds, n_knots, cv, n_repeats, ties, missing
+    alpha, smoothness, l1_ratio, init, max_rounds, departure, n_knots, cv, n_repeats, ties, missing
         As in :class:`SuquanClassifier`.
     fit_intercept, tol, max_iter, n_targets, random_state, verbose
         As in :class:`SuquanClassifier`.
@@ -477,6 +482,7 @@ default="crossfit"
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: int | None = None,
+        departure: float = 1.0,
         n_knots: int | None = None,
         cv: Any = 5,
         n_repeats: int = 3,

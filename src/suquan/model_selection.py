@@ -15,8 +15,15 @@ from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
 from suquan._blocks import is_dask_array
-from suquan.fitting import Settings, check_method, encode, forget
-from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
+from suquan.fitting import Settings, check_method, check_real, encode, forget
+from suquan.folds import (
+    Candidate,
+    OutputScorer,
+    RankedData,
+    corrected_error,
+    make_splits,
+    test_share,
+)
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
 from suquan.methods import Method, resolve_method
 from suquan.ranking import check_choice
@@ -27,6 +34,8 @@ ALPHA_RANGE = (1e-6, 1e-1)
 ALPHA_RANGE_TRACE, ALPHA_RANGE_FROBENIUS = (3e-4, 1e-1), (1e-5, 1.0)
 SMOOTHNESS_RANGE = (1e-5, 1e-2)
 SELECTIONS = ("smoothed", "best", "one_se")
+# Parts of the way from the start to a cross-fitted target that are tried; see docs/design/no_harm.md.
+DEPARTURES = (0.0, 0.5, 1.0)
 
 
 # -- grids ------------------------------------------------------------------------------------------
@@ -80,21 +89,33 @@ def make_candidates(
     smoothnesses: np.ndarray,
     max_rounds: Any = None,
     n_targets: Any = None,
+    departures: Any = None,
 ) -> list[Candidate]:
-    """Grid of all methods; smoothness varies where it is used, rounds and targets where there are any.
+    """Grid of all methods; smoothness varies where it is used, rounds, targets, departures where there are any.
 
     `alphas` are the same for all methods, or given by a function of the method.
     """
     numbers = list(n_targets) if isinstance(n_targets, (list, tuple)) else [n_targets]
     given = None if max_rounds is None else _given_rounds(max_rounds)
     return [
-        Candidate(method, float(alpha), float(level), rounds, number)
+        Candidate(method, float(alpha), float(level), rounds if departure else 0, number, departure)
         for method in map(resolve_method, methods)
-        for rounds in (given if given and method.max_rounds else [method.max_rounds])
+        for departure in _departures_of(method, departures)
+        for rounds in (given if given and method.max_rounds and departure else [method.max_rounds])
         for number in (numbers if method.norm == "trace" else [None])
-        for level in (smoothnesses if method.is_smooth else [0.0])
+        for level in (smoothnesses if method.is_smooth and departure else [0.0])
         for alpha in (alphas(method) if callable(alphas) else alphas)
     ]
+
+
+def _departures_of(method: Method, departures: Any) -> list[float]:
+    """Parts of the way to the target of a method that are tried, the smallest first."""
+    if departures is None:
+        return list(DEPARTURES) if method.is_crossfit else [1.0]
+    grid = _grid("departures", np.atleast_1d(departures), "non-negative")[1]
+    if grid[-1] > 1.0:
+        raise ValueError(f"departures must be at most 1; got {grid[-1]:g}.")
+    return grid.tolist() if method.max_rounds and method.norm is None else [1.0]
 
 
 def _given_rounds(max_rounds: Any) -> list[int]:
@@ -129,8 +150,12 @@ def choose(
     scores: np.ndarray,
     selection: str,
     test_share: float,
+    min_gain: float = 0.0,
 ) -> int:
     """Index of the chosen candidate.
+
+    The best one says which method. Of its departures the smallest is kept, at its own best setting, unless a
+    larger one, at its own, is better by `min_gain` standard errors of the paired difference.
 
     Parameters
     ----------
@@ -139,22 +164,52 @@ def choose(
     selection : {"smoothed", "best", "one_se"}
     test_share : float
         n_test / n_train of the folds, for the corrected standard error.
+    min_gain : float, default=0.0
     """
+    kept = _best(range(len(candidates)), candidates, scores, selection, test_share)
+    levels: dict[float, list[int]] = {}
+    for k, candidate in enumerate(candidates):
+        if candidate.method.name == candidates[kept].method.name:
+            levels.setdefault(candidate.departure, []).append(k)
+    if len(levels) == 1:
+        return kept
+    first, *larger = (
+        _best(levels[departure], candidates, scores, selection, test_share)
+        for departure in sorted(levels)
+    )
+    kept = first
+    for k in larger:
+        gains = scores[k] - scores[kept]
+        if np.mean(gains) > min_gain * corrected_error(gains, test_share):
+            kept = k
+    return kept
+
+
+def _best(
+    places: Sequence[int],
+    all_candidates: Sequence[Candidate],
+    all_scores: np.ndarray,
+    selection: str,
+    test_share: float,
+) -> int:
+    """Index of the chosen one of the candidates at these places, whatever their departures."""
+    candidates, scores = [all_candidates[k] for k in places], all_scores[list(places)]
     means = scores.mean(axis=1)
     if selection == "smoothed":
         means = smooth_scores(candidates, means)
     best = max(range(len(means)), key=lambda k: (means[k], candidates[k].alpha))
     n_folds = scores.shape[1]
     if selection != "one_se" or n_folds < 2:
-        return best
-    error = np.std(scores[best], ddof=1) * np.sqrt(1.0 / n_folds + test_share)
+        return places[best]
+    error = corrected_error(scores[best], test_share)
     within = [k for k in range(len(means)) if means[k] >= means[best] - error]
 
     def simplicity(k: int) -> tuple:
-        method, alpha, smoothness, max_rounds, n_targets = candidates[k]
-        return method.complexity, n_targets or np.inf, -smoothness, -alpha, max_rounds
+        method, alpha, smoothness, max_rounds, n_targets, departure = candidates[k]
+        size = n_targets or np.inf, departure
+        return method.complexity, *size, -smoothness, -alpha, max_rounds
 
-    return min(within, key=simplicity)
+    return places[min(within, key=simplicity)]
 
 
 # -- the estimators ---------------------------------------------------------------------------------
@@ -189,6 +244,7 @@ class _SelectionMixin:
         forget(self)
         given = self._given_methods()
         check_choice("selection", self.selection, SELECTIONS)
+        check_real("min_gain", self.min_gain, "[0, ∞)")
         if not isinstance(self.crossfit_cv, Integral) and not hasattr(self.crossfit_cv, "split"):
             raise ValueError(
                 "crossfit_cv splits every training set, so that it must be an integer or a splitter; "
@@ -221,6 +277,7 @@ class _SelectionMixin:
             smoothness_grid(self.smoothnesses, self.n_features_in_, unit),
             self.max_rounds,
             self.n_targets,
+            self.departures,
         )
         splits = make_splits(self.cv, data, everyone, int(seed), "cv")
         data = data.with_knot_grams(settings, candidates, len(splits), self.n_jobs)
@@ -231,7 +288,8 @@ class _SelectionMixin:
                 for train, test in splits
             )
         )
-        self.best_index_ = choose(candidates, scores, self.selection, test_share(splits))
+        share = test_share(splits)
+        self.best_index_ = choose(candidates, scores, self.selection, share, self.min_gain)
         self.cv_results_ = make_cv_results(candidates, scores)
         self.best_score_ = float(scores[self.best_index_].mean())
         chosen = candidates[self.best_index_]
@@ -241,12 +299,14 @@ class _SelectionMixin:
             "smoothness": chosen.smoothness,
             "max_rounds": chosen.max_rounds or None,
             "n_targets": chosen.n_targets,
+            "departure": chosen.departure,
         }
         model = self._base(**shared).fit(X, y, sample_weight=sample_weight, groups=groups)
         self.best_estimator_, self.method_ = model, chosen.method.name
         vars(self).update({name: v for name, v in vars(model).items() if name.endswith("_")})
         # The strengths asked for: a method without smoothness was chosen at 0.
         self.alpha_, self.smoothness_ = chosen.alpha, chosen.smoothness
+        self.departure_ = chosen.departure
         return self
 
     def _check_targets(self: Any, settings: Settings, given: dict[str, Any], samples: Any) -> None:
@@ -321,6 +381,14 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         those of the next smaller and larger smoothness. "one_se": the simplest setting within one standard
         error, s·√(1/J + n_test/n_train) over J folds, of the best: the simpler method, then the larger
         smoothness, then the larger alpha.
+    departures : array-like of float, default=None
+        Parts of the way from the start to the learned target that are tried, in [0, 1]; 0 is the start itself,
+        which a target learned from few samples often loses to. None: 0, ½ and 1 for "crossfit", 1 for
+        the other methods.
+    min_gain : float, default=0.5
+        Price of a departure: a larger one is chosen only where its mean score, at its own best setting, exceeds
+        that of the smaller one by more than `min_gain` standard errors, s·√(1/J + n_test/n_train), of their
+        paired difference.
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, class_weight, loss, tol, max_iter
         As in :class:`SuquanClassifier`; "balanced" counts the classes of each fold's training samples.
     max_rounds : int or list of int, default=None
@@ -336,8 +404,8 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
 
     Attributes
     ----------
-    method_, alpha_, smoothness_
-        What was chosen; the method by its name.
+    method_, alpha_, smoothness_, departure_
+        What was chosen; the method by its name. `departure_` is 0 where the start was kept.
     best_score_ : float
         Its mean score over the folds.
     best_index_ : int
@@ -354,8 +422,8 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
     >>> from suquan.datasets import make_corrupted_classification
     >>> X, y = make_corrupted_classification(60, 30, random_state=0)
     >>> model = SuquanClassifierCV(alphas=3, smoothnesses=2, cv=3, random_state=0).fit(X, y)
-    >>> len(model.cv_results_["mean_test_score"])
-    6
+    >>> len(model.cv_results_["mean_test_score"])  # 3 of the start, 6 half-way, 6 of the learned target
+    15
     """
 
     _base = SuquanClassifier
@@ -370,6 +438,8 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         crossfit_cv: Any = 5,
         scoring: Any = None,
         selection: str = "smoothed",
+        departures: Any = None,
+        min_gain: float = 0.5,
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: Any = None,
@@ -397,8 +467,10 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
     ----------
     method : method or list of methods, default="crossfit"
         Methods to choose from; all but "svd".
-    alphas, smoothnesses, crossfit_cv, selection, max_rounds, n_targets, n_jobs, random_state, verbose
+    alphas, smoothnesses, crossfit_cv, selection, departures, min_gain, max_rounds, n_targets
         As in :class:`SuquanClassifierCV`; automatic smoothnesses are also in units of the variance of y.
+    n_jobs, random_state, verbose
+        As in :class:`SuquanClassifierCV`.
     cv : int, splitter or iterable of splits, default=None
         None: 3 shuffled folds, 5 times.
     scoring : str or callable, default=None
@@ -408,7 +480,7 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
 
     Attributes
     ----------
-    method_, alpha_, smoothness_, best_score_, best_index_, cv_results_, best_estimator_
+    method_, alpha_, smoothness_, departure_, best_score_, best_index_, cv_results_, best_estimator_
         As in :class:`SuquanClassifierCV`.
 
     Examples
@@ -433,6 +505,8 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
         crossfit_cv: Any = 5,
         scoring: Any = None,
         selection: str = "smoothed",
+        departures: Any = None,
+        min_gain: float = 0.5,
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: Any = None,

@@ -278,6 +278,8 @@ class Steps:
         Told a line per round.
     tracks_last : bool
         Whether the out-of-fold loss is also computed after the only round, where nothing depends on it.
+    departure : float
+        Part of the way from the start to the learned target that is gone.
     """
 
     target_set: Any
@@ -286,6 +288,7 @@ class Steps:
     max_iter: int
     report: Callable[[str], None] = silent
     tracks_last: bool = True
+    departure: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -351,8 +354,10 @@ def fit_method(
         history = [fit.objective + problem.roughness(g)]
         return _joint_fit(problem, g, fit, history, 0, fit.n_iter, _unfinished_w(fit))
     if splits is None:
-        return _fit_in_sample(problem, g, steps, first)
-    return _fit_crossfit(problem, g, steps, splits, first)
+        fit = _fit_in_sample(problem, g, steps, first)
+    else:
+        fit = _fit_crossfit(problem, g, steps, splits, first)
+    return _part_way(problem, g, fit, steps)
 
 
 def fit_grid(
@@ -365,38 +370,42 @@ def fit_grid(
     """Fits of one method at all settings, in their order.
 
     The first w-step depends on alpha alone: all settings share one design and one path of fits over the
-    alphas, and every f-step starts from g. So a setting costs its f-steps and the w-steps after them.
+    alphas, and every f-step starts from g. So a setting costs its f-steps and the w-steps after them; settings
+    that differ by their departure alone share their rounds.
 
     Parameters
     ----------
     problem, g, steps, splits
-        As in :func:`fit_method`; alpha, smoothness and the number of rounds are those of the settings.
-    settings : sequence of objects with alpha, smoothness and max_rounds
+        As in :func:`fit_method`; alpha, smoothness, the number of rounds and the departure are those of the
+        settings.
+    settings : sequence of objects with alpha, smoothness, max_rounds and departure
     """
     design = problem.w_design(g)
-    alphas = sorted({setting.alpha for setting in settings}, reverse=True)
-    firsts: dict[float, Any] = {}
-    if splits is None:
+    crossed = [splits is not None and setting.max_rounds > 0 for setting in settings]
+    kinds = {(at.alpha, by_fold) for at, by_fold in zip(settings, crossed, strict=True)}
+    firsts: dict[tuple[float, bool], Any] = {}
+    alphas = sorted((alpha for alpha, by_fold in kinds if not by_fold), reverse=True)
+    if alphas:
         path = design.solve_path(
             problem.loss, problem.y, problem.s, alphas, tol=W_TOL, max_iter=steps.max_iter
         )
-        firsts = {alpha: _released(fit) for alpha, fit in zip(alphas, path, strict=True)}
-    else:
+        firsts = {(alpha, False): _released(fit) for alpha, fit in zip(alphas, path, strict=True)}
+    if splits is not None:
         folds = problem.fold_models(splits)
-        for alpha in alphas:
+        for alpha in sorted((alpha for alpha, by_fold in kinds if by_fold), reverse=True):
             models = folds.fit(replace(problem, alpha=alpha), design, steps.max_iter)
-            firsts[alpha] = [_released(fit) for fit in models]
+            firsts[alpha, True] = [_released(fit) for fit in models]
     del design
-    return [
-        fit_method(
-            replace(problem, alpha=setting.alpha, smoothness=setting.smoothness),
-            g,
-            replace(steps, max_rounds=setting.max_rounds, tracks_last=False),
-            splits,
-            firsts[setting.alpha],
-        )
-        for setting in settings
-    ]
+    whole: dict[tuple, JointFit] = {}
+    results = []
+    for at, by_fold in zip(settings, crossed, strict=True):
+        own = replace(problem, alpha=at.alpha, smoothness=at.smoothness)
+        how = replace(steps, max_rounds=at.max_rounds, tracks_last=False, departure=1.0)
+        rounds = at.alpha, at.smoothness, at.max_rounds
+        if rounds not in whole:
+            whole[rounds] = fit_method(own, g, how, splits, firsts[at.alpha, by_fold])
+        results.append(_part_way(own, g, whole[rounds], replace(how, departure=at.departure)))
+    return results
 
 
 def intercept_only(problem: Any, g: np.ndarray) -> JointFit:
@@ -483,6 +492,26 @@ def _fit_crossfit(
     n_iter += w_fit.n_iter
     fit = _joint_fit(problem, targets[best], w_fit, losses, best, n_iter, unfinished)
     return replace(fit, collapsed=collapsed)
+
+
+def _part_way(problem: JointProblem, g: np.ndarray, fit: JointFit, steps: Steps) -> JointFit:
+    """The fit whose target lies part of the way from the start g, with the (w, b) that are best there.
+
+    The size of the target stays that of the learned one.
+    """
+    if steps.departure == 1.0 or not fit.n_rounds:
+        return fit
+    size = float(np.sqrt(np.mean(fit.g**2)))
+    mixed = (1.0 - steps.departure) * size * g + steps.departure * fit.g
+    mixed *= size / np.sqrt(np.mean(mixed**2))
+    w_fit = _w_step(problem, problem.w_design(mixed), steps)
+    unfinished = (*fit.unfinished, *_unfinished_w(w_fit))
+    n_iter = fit.n_iter + w_fit.n_iter
+    return replace(
+        _joint_fit(problem, mixed, w_fit, fit.history, fit.n_rounds, n_iter, unfinished),
+        collapsed=fit.collapsed,
+        runaway=fit.runaway,
+    )
 
 
 def _released(fit: LinearFit) -> LinearFit:

@@ -146,7 +146,8 @@ def _fit_summary(estimator: Any) -> dict[str, Any]:
         "method": getattr(estimator, "method_", getattr(estimator, "method", None)),
         "n_features": estimator.n_features_in_,
     }
-    for name in ("alpha_", "smoothness_", "objective_", "n_rounds_", "n_iter_", "best_score_"):
+    names = ("alpha_", "smoothness_", "objective_", "n_rounds_", "n_iter_", "best_score_")
+    for name in (*names, "departure_", "n_targets_", "duality_gap_"):
         told[name.removesuffix("_")] = getattr(estimator, name, None)
     return {name: value for name, value in told.items() if value is not None}
 

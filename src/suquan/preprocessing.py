@@ -275,7 +275,7 @@ default="crossfit"
     loss : {"auto", "logistic", "softmax", "squared", "huber", "poisson"} or Loss, default="auto"
         As in :class:`SuquanClassifier` for class labels, as in :class:`SuquanRegressor` for values; "auto"
         chooses by the type of y.
-    alpha, smoothness, l1_ratio, init, max_rounds, n_knots, cv, n_repeats, ties, missing
+    alpha, smoothness, l1_ratio, init, max_rounds, departure, n_knots, cv, n_repeats, ties, missing
         As in :class:`SuquanClassifier`.
     fit_intercept, tol, max_iter, n_targets, random_state, verbose
         As in :class:`SuquanClassifier`.
@@ -318,6 +318,7 @@ default="crossfit"
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: int | None = None,
+        departure: float = 1.0,
         n_knots: int | None = None,
         cv: Any = 5,
         n_repeats: int = 3,

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from suquan.folds import corrected_error
+
 
 class Difference(NamedTuple):
     """Mean difference of two methods over J folds, its interval, and t with J − 1 degrees of freedom."""
@@ -53,7 +55,7 @@ def corrected_difference(
     mean = float(np.mean(differences))
     if n_folds < 2:
         return Difference(mean, -np.inf, np.inf, np.nan, np.nan)
-    error = float(np.std(differences, ddof=1) * np.sqrt(1.0 / n_folds + test_share))
+    error = corrected_error(differences, test_share)
     if error == 0.0:
         t = float(np.copysign(np.inf, mean)) if mean else 0.0
         return Difference(mean, mean, mean, t, float(mean == 0.0))

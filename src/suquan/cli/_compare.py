@@ -10,7 +10,7 @@ from suquan.cli._fit import check_methods, fit_model, save_fitted
 from suquan.cli._inputs import Problem, load_problem, make_splitter
 from suquan.cli._options import Compare, split_names
 from suquan.cli._output import Output
-from suquan.comparison import METHOD_NAMES, Comparison, compare
+from suquan.comparison import DEFAULT_METHODS, METHOD_NAMES, VERDICT_METHOD, Comparison, compare
 from suquan.io import TableError
 from suquan.plotting import ComparisonDisplay, TargetQuantileDisplay
 from suquan.report import write_report
@@ -32,7 +32,7 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
     """Compare, fit, and write tables, figures, the model and the report."""
     folder, seed = options.out, options.seed
     methods = split_names(options.methods)
-    check_methods(methods, METHOD_NAMES)
+    check_methods(methods, METHOD_NAMES, options.n_targets)
     check_folder(folder)
     problem = load_problem(options, output)
     methods = methods or default_methods(problem)
@@ -58,9 +58,10 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
                 checkpoint=checkpoint,
                 progress=not output.quiet,
                 n_permutations=options.permutations,
+                n_targets=options.n_targets,
                 **options.settings(),
             )
-            model = fit_model(problem, ["crossfit"], options.inner_cv, options)
+            model = fit_model(problem, [method_of_model(result)], options.inner_cv, options)
     except KeyboardInterrupt:
         if checkpoint is not None:
             done = len(list(checkpoint.glob("*.npz")))
@@ -100,9 +101,18 @@ def check_folder(folder: Path) -> None:
 
 
 def default_methods(problem: Problem) -> list[str]:
-    """All methods that can do the task; "svd" is for two classes alone."""
+    """All methods with one target that can do the task; "svd" is for two classes alone."""
     two = len(problem.class_names) == 2
-    return [name for name in METHOD_NAMES if two or name != "svd"]
+    return [name for name in DEFAULT_METHODS if two or name != "svd"]
+
+
+def method_of_model(result: Comparison) -> str:
+    """The method of the verdict; where it was not compared, the best of the learned ones that were."""
+    summary = result.summary
+    means = dict(zip(map(str, summary["method"]), summary["mean"].tolist(), strict=True))
+    if VERDICT_METHOD in means or not result.targets:
+        return VERDICT_METHOD
+    return max(result.targets, key=lambda name: means[name])
 
 
 def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
@@ -114,8 +124,8 @@ def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
     if len(result.summary["method"]) > 1:
         drawings["folds"] = partial(ComparisonDisplay.from_result, result, "scatter")
     drawings["target"] = partial(TargetQuantileDisplay.from_estimator, model)
-    if result.targets:
-        drawings["target"] = partial(TargetQuantileDisplay.from_result, result)
+    if model.method_ in result.targets and not hasattr(model, "n_targets_"):
+        drawings["target"] = partial(TargetQuantileDisplay.from_result, result, model.method_)
     folder.mkdir(exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "suquan", "backend": "agg"}):
         for name, draw in drawings.items():
@@ -134,6 +144,7 @@ def _for_report(options: Compare, methods: list[str], problem: Problem) -> dict[
         "outer folds": f"{options.cv.n_folds} folds, {options.cv.n_repeats} times",
         "inner folds": f"{options.inner_cv.n_folds} folds, {options.inner_cv.n_repeats} times",
         **options.settings(),
+        **({} if options.n_targets is None else {"n_targets": options.n_targets}),
         "seed": options.seed,
     }
     data = {**told, "features": problem.X.shape[1]}

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from suquan.alignment import feature_weights
 from suquan.cli._cluster import folds_on, running_cluster
 from suquan.cli._inputs import Problem, is_array_file, load_problem, make_splitter, sample_problem
 from suquan.cli._options import Fit, Folds, ModelOptions, split_names
 from suquan.cli._output import Output
 from suquan.io import TableError
 from suquan.linear_model import METHODS
+from suquan.methods import resolve_method
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
 from suquan.persistence import save_model
 
@@ -21,10 +23,17 @@ def run(options: Fit, output: Output) -> None:
     """Choose the penalties by cross-validation, fit to all samples, and save the model."""
     methods, cv = split_names(options.method), options.cv
     check_destination(options.output)
-    check_methods(methods, METHODS)
+    check_methods(methods, METHODS, options.n_targets)
+    in_blocks = options.has_cluster or is_array_file(options.table)
+    several = [name for name in methods if resolve_method(name).norm]
+    if in_blocks and several:
+        raise TableError(
+            f"the method {several[0]} holds its samples in memory; give a table of another kind than .npy and "
+            ".zarr, without --scheduler and --workers"
+        )
     grid = f"{options.alphas} alphas, {options.smoothnesses} smoothnesses"
     tell = f"choosing among {grid} by {cv} folds"
-    if options.has_cluster or is_array_file(options.table):
+    if in_blocks:
         with running_cluster(options) as client:
             problem = load_problem(options, output, in_blocks=True)
             some = sample_problem(problem, options.choose_samples, options.seed)
@@ -38,8 +47,13 @@ def run(options: Fit, output: Output) -> None:
         output.say(tell)
         model = fit_model(problem, methods, cv, options)
     save_fitted(model, options.output, problem, cv)
+    targets = ""
+    if hasattr(model, "n_targets_"):
+        targets = f"targets {model.n_targets_}, "
+        output.keep(n_targets=model.n_targets_, duality_gap=model.duality_gap_)
     output.say(
-        f"method {model.method_}, alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}: mean "
+        f"method {model.method_}, {targets}alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}, "
+        f"departure {model.departure_:.3g}: mean "
         f"{problem.scoring} {model.best_score_:.4f} over the folds that chose them (too good by the choice; "
         "`suquan compare` measures without)"
     )
@@ -48,9 +62,10 @@ def run(options: Fit, output: Output) -> None:
         method=model.method_,
         alpha=float(model.alpha_),
         smoothness=float(model.smoothness_),
+        departure=float(model.departure_),
         scoring=problem.scoring,
         selection_score=float(model.best_score_),
-        n_features_used=int(np.count_nonzero(np.abs(model.coef_).sum(axis=0))),
+        n_features_used=int(np.count_nonzero(feature_weights(model).any(axis=0))),
         **problem.summary,
         model=str(options.output),
     )
@@ -64,11 +79,15 @@ def check_destination(path: Path) -> None:
         raise TableError(f"{path}: there is no folder {path.resolve().parent}; make it first")
 
 
-def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse unknown methods by name."""
+def check_methods(methods: Sequence[str], known: Sequence[str], n_targets: int | None) -> None:
+    """Refuse unknown methods by name, and a number of targets where no method takes one."""
     for method in methods:
         if method not in known:
             raise TableError(f"unknown method {method!r}; known are {', '.join(known)}")
+    if n_targets is not None and "multi" not in methods:
+        raise TableError(
+            "--n-targets is for the method multi; name it too, or leave --n-targets out"
+        )
 
 
 def fit_model(problem: Problem, methods: Sequence[str], cv: Folds, options: ModelOptions) -> Any:
@@ -79,6 +98,7 @@ def fit_model(problem: Problem, methods: Sequence[str], cv: Folds, options: Mode
         cv=make_splitter(cv, options.seed, problem),
         random_state=options.seed,
         n_jobs=options.n_jobs,
+        n_targets=options.n_targets if "multi" in methods else None,
         **options.settings(),
     )
     model.fit(problem.X, problem.y)

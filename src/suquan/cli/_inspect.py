@@ -1,12 +1,15 @@
 """``suquan inspect``: a model file in, what it holds as lines and tables out."""
 
+import numpy as np
+
 from suquan.cli._options import Inspect
 from suquan.cli._output import Output, number
 from suquan.cli._predict import class_names
 from suquan.persistence import read_model
 from suquan.plotting._targets import nearest_target
-from suquan.report._model import largest_weights
+from suquan.report._model import largest_weights, target_rows
 
+TARGET = ("target", "share", "singular_value", "nearest", "distance")  # in the JSON object
 HIDDEN = {"class_names", "class_counts"}  # told in a line of their own
 
 
@@ -29,16 +32,24 @@ def run(options: Inspect, output: Output) -> None:
         "feature names": "yes" if hasattr(model, "feature_names_in_") else "no",
     }
     output.table(["what", "value"], [[name, number(value)] for name, value in facts.items()])
-    nearest, distance = nearest_target(model.target_quantiles_)
-    output.say(
-        f"target: {len(model.target_quantiles_):,} values, nearest to the {nearest} distribution "
-        f"(root mean square distance {distance:.3f}, its own size being 1)"
-    )
+    targets = target_rows(model)
+    nearest, distance = nearest_target(np.atleast_2d(model.target_quantiles_)[0])
+    if targets:
+        rows = [[k, f"{share:.2%}", *rest] for k, share, *rest in targets]
+        columns = ["target", "share of the norm", "singular value", "nearest", "distance"]
+        output.table(columns, rows, title=f"targets of {model.n_features_in_:,} values")
+    else:
+        output.say(
+            f"target: {len(model.target_quantiles_):,} values, nearest to the {nearest} distribution "
+            f"(root mean square distance {distance:.3f}, its own size being 1)"
+        )
     top = largest_weights(model, options.top) if hasattr(model, "coef_") else []
     if top:
         weights = ["weight"] if len(names) <= 2 else [f"weight {name}" for name in names]
         rows = [[name, *values, f"{share:.2%}"] for name, values, share in top]
-        output.table(["feature", *weights, "share of all"], rows, title="largest weights")
+        several = getattr(model, "n_targets_", 1) > 1
+        title = "largest weights" + ", summed over targets" * several
+        output.table(["feature", *weights, "share of all"], rows, title=title)
     for note in file.notes:
         output.say(f"note: {note}")
     parameters = {
@@ -53,6 +64,7 @@ def run(options: Inspect, output: Output) -> None:
         parameters=parameters,
         n_features=model.n_features_in_,
         nearest_target={"name": nearest, "distance": distance},
+        targets=[dict(zip(TARGET, row, strict=True)) for row in targets],
         top_features=[{"feature": name, "weights": values} for name, values, _ in top],
         notes=file.notes,
     )

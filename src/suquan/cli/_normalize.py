@@ -103,7 +103,13 @@ def resolve_target_option(target: str) -> Any:
             f"--target {target!r} is neither one of {names} nor a file; check the spelling"
         )
     if path.suffix == ".suquan":
-        return load_model(path).target_quantiles_
+        targets = np.atleast_2d(load_model(path).target_quantiles_)
+        if len(targets) > 1:
+            problem = f"the model has {len(targets)} targets, and a table is normalised to one"
+            raise TableError(
+                f"{path}: {problem}; use its transform in Python, which gives a copy for each"
+            )
+        return targets[0]
     read = np.load if path.suffix == ".npy" else partial(np.loadtxt, ndmin=1)
     try:
         values: Any = read(path)

@@ -196,6 +196,9 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
     alphas: int = opt(7, "Strengths of the penalty tried.", "N", min=1)
     smoothnesses: int = opt(5, "Smoothnesses of the target tried.", "N", min=1)
     n_knots: int | None = opt(None, "Learn the target with this many nodes, for speed.", "N", min=2)
+    n_targets: int | None = opt(
+        None, "multi: most targets; else as many as the problem needs.", "N", min=1
+    )
     seed: int = opt(0, "Seed of all folds.", "N", min=0)
     n_jobs: int = opt(-1, N_JOBS, "N")
 
@@ -286,7 +289,7 @@ class Fit(ModelOptions):
     output: Path = opt(MISSING, "File to save, .suquan.", "MODEL", "--output", "-o")
     method: str = opt(
         "crossfit",
-        "fixed, svd, f0, bnd, spav, joint, crossfit; of several the best is chosen.",
+        "fixed, svd, f0, bnd, spav, joint, crossfit, matrix, multi; of several the best is chosen.",
         "NAME[,NAME]",
     )
     choose_samples: int = opt(
@@ -339,8 +342,8 @@ class Compare(ModelOptions):
     out: Path = opt(MISSING, "Folder for the results.", "DIR", "--out", "--output", "-o")
     methods: str | None = opt(
         None,
-        "raw, median, mean, normal, uniform, exponential, cauchy, svd, f0, bnd, spav, joint, crossfit; all if "
-        "not given.",
+        "raw, median, mean, normal, uniform, exponential, cauchy, svd, f0, bnd, spav, joint, crossfit, matrix, "
+        "multi; all but the last two if not given.",
         "NAME[,NAME]",
     )
     inner_cv: Any = opt(Folds(3, 5), "The same for choosing the penalties.", "FxR", parser=parse_cv)

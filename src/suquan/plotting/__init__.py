@@ -1,11 +1,13 @@
 """Pictures of fitted models and of comparisons, as scikit-learn's Display objects; they need matplotlib."""
 
 from suquan.plotting._comparison import ComparisonDisplay, plot_comparison
+from suquan.plotting._curves import FeatureCurveDisplay
 from suquan.plotting._samples import NormalizedSampleDisplay
 from suquan.plotting._targets import ObjectiveDisplay, TargetQuantileDisplay
 
 __all__ = [
     "ComparisonDisplay",
+    "FeatureCurveDisplay",
     "NormalizedSampleDisplay",
     "ObjectiveDisplay",
     "TargetQuantileDisplay",

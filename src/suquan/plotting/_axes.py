@@ -67,6 +67,24 @@ def limits(share: float, least: float, *values: np.ndarray) -> tuple[float, floa
     return float(low - margin), float(high + margin)
 
 
+def label_ends(ax: Any, lines: Any, names: Any) -> list[Any]:
+    """Names at the right ends of lines, in their colours, moved apart where they would cover each other."""
+    low, high = ax.get_ylim()
+    ends = [(float(line.get_ydata()[-1]) - low) / (high - low) for line in lines]
+    gap, order, places = 0.055, np.argsort(ends), np.empty(len(lines))
+    places[order] = np.maximum.accumulate(np.array(ends)[order] - gap * np.arange(len(lines)))
+    places[order] += gap * np.arange(len(lines))
+    places -= max(0.0, places.max() - 1.0)
+    return [
+        ax.text(
+            *(1.02, place, label(name)),
+            **{"color": line.get_color(), "transform": ax.transAxes},
+            **{"va": "center", "fontsize": "small", "parse_math": False},
+        )
+        for place, line, name in zip(places, lines, names, strict=True)
+    ]
+
+
 def spread_places(n: int, most: int) -> np.ndarray:
     """All of n places, or `most` of them, spread evenly, with the first and the last."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))

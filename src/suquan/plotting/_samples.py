@@ -81,6 +81,7 @@ class NormalizedSampleDisplay:
         Parameters
         ----------
         estimator : fitted estimator with `transform`
+            Of one with several targets the copy of the first is drawn.
         X : array-like of shape (n_samples, n_features)
         shape : tuple of int, default=None
             (height, width) or (height, width, 3): draw one sample as an image.
@@ -101,7 +102,8 @@ class NormalizedSampleDisplay:
                 "samples, such as QuantileNormalizer or SuquanClassifier."
             )
         check_is_fitted(estimator)
-        return cls(X, estimator.transform(X), shape=shape).plot(kind, sample=sample, ax=ax)
+        after = np.asarray(estimator.transform(X))[:, : estimator.n_features_in_]
+        return cls(X, after, shape=shape).plot(kind, sample=sample, ax=ax)
 
     def plot(self, kind: str = "quantiles", *, sample: int = 0, ax: Any = None) -> Self:
         """Draw on the two axes `ax`, or on a new figure; see :meth:`from_estimator`."""

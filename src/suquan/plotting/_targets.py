@@ -1,4 +1,4 @@
-"""Pictures of what was learned: the target, against fixed ones and its start, and how the objective fell."""
+"""Pictures of what was learned: the targets, against fixed ones and the start, and how the objective fell."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -8,37 +8,54 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from suquan.comparison import VERDICT_METHOD, Comparison
-from suquan.plotting._axes import COLORS, finish, label, limits, make_axes, spread_places, vector
+from suquan.methods import METHODS, resolve_method
+from suquan.plotting._axes import (
+    COLORS,
+    finish,
+    label,
+    label_ends,
+    limits,
+    make_axes,
+    spread_places,
+    vector,
+)
 from suquan.ranking import check_choice
 from suquan.targets import NAMED, grid, make_target_quantiles
 
 SHOWN_TARGETS = ("normal", "uniform", "exponential")
-_STYLES = ("--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)))
+STYLES = ("--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)))
 # Enough places of a long target to draw it, and those at its ends, where it is steep.
 _N_PLACES, _N_AT_ENDS = 500, 30
 
 
 class TargetQuantileDisplay:
-    """A learned target against fixed ones and the one it started from, with its band over folds.
+    """Learned targets against fixed ones and the one they started from, with a band over folds.
 
     All are drawn with mean 0 and mean square 1, since the model makes up for any other scale. Make it with
     :meth:`from_estimator` or :meth:`from_result`.
 
     Parameters
     ----------
-    target_quantiles : array-like of shape (n_features,)
-        The learned target.
+    target_quantiles : array-like of shape (n_features,) or (n_targets, n_features)
+        The learned target, or several, the largest first.
     fold_targets : array-like of shape (n_folds, n_features), default=None
-        Targets of several folds; their lowest and highest value at each place make the band.
+        Targets of several folds; their lowest and highest value at each place make the band. Of several targets
+        it is that of the first.
     others : mapping of names to arrays of shape (n_features,), default=None
         Targets to compare with.
     name : str, default="learned"
         Name of the learned target.
+    shares : array-like of shape (n_targets,), default=None
+        Share of the norm that each of several targets carries, for the labels at the ends of their lines.
 
     Attributes
     ----------
     line_ : matplotlib Line2D
-        The learned target.
+        The learned target, the first of several.
+    lines_ : list of Line2D
+        All learned targets.
+    labels_ : list of matplotlib Text
+        Labels of several targets; empty for one.
     other_lines_ : dict of Line2D
         The others, by name.
     band_ : matplotlib FillBetweenPolyCollection or None
@@ -67,9 +84,16 @@ class TargetQuantileDisplay:
         fold_targets: Any = None,
         others: Mapping[str, Any] | None = None,
         name: str = "learned",
+        shares: Any = None,
     ) -> None:
-        self.target_quantiles = vector("target_quantiles", target_quantiles)
-        n_features = len(self.target_quantiles)
+        f = np.asarray(target_quantiles, dtype=np.float64)
+        self.target_quantiles = f if f.ndim == 2 and f.size else vector("target_quantiles", f)
+        n_features = self.target_quantiles.shape[-1]
+        self.shares = None if shares is None else vector("shares", shares)
+        if self.shares is not None and len(self.shares) != len(np.atleast_2d(f)):
+            raise ValueError(
+                f"there are {len(self.shares)} shares for {len(np.atleast_2d(f))} targets; give one for each."
+            )
         self.fold_targets = None
         if fold_targets is not None:
             self.fold_targets = np.atleast_2d(np.asarray(fold_targets, dtype=np.float64))
@@ -93,7 +117,7 @@ class TargetQuantileDisplay:
         fixed: Sequence[str] = SHOWN_TARGETS,
         ax: Any = None,
     ) -> Self:
-        """Draw the target of a fitted estimator.
+        """Draw the target of a fitted estimator; several with their shares of the norm.
 
         Parameters
         ----------
@@ -110,19 +134,19 @@ class TargetQuantileDisplay:
         -------
         TargetQuantileDisplay
         """
-        f = _fitted_target(estimator)
+        f = fitted_target(estimator)
         method = getattr(estimator, "method_", getattr(estimator, "method", None))
         folds = None
         if comparison is not None and isinstance(method, str) and method in comparison.targets:
             folds = comparison.targets[method]
-            if folds.shape[1] != len(f):
+            if folds.shape[1] != f.shape[-1]:
                 raise ValueError(
                     f"the comparison's targets have {folds.shape[1]} places but the estimator has "
-                    f"{len(f)} features; give a comparison of the same features."
+                    f"{f.shape[-1]} features; give a comparison of the same features."
                 )
         name = "learned" if method not in (None, "fixed") else "target"
-        others = _other_targets(fixed, len(f), estimator)
-        return cls(f, fold_targets=folds, others=others, name=name).plot(ax)
+        others, shares = _other_targets(fixed, f.shape[-1], estimator), target_shares(estimator)
+        return cls(f, fold_targets=folds, others=others, name=name, shares=shares).plot(ax)
 
     @classmethod
     def from_result(
@@ -134,6 +158,8 @@ class TargetQuantileDisplay:
         ax: Any = None,
     ) -> Self:
         """Draw the median target that a method learned over the outer folds, and its band.
+
+        Of a method with several targets a comparison keeps the largest of each fold.
 
         Parameters
         ----------
@@ -156,7 +182,9 @@ class TargetQuantileDisplay:
             )
         folds = standardized(comparison.targets[method])
         f, others = np.median(folds, axis=0), _other_targets(fixed, folds.shape[1])
-        return cls(f, fold_targets=folds, others=others, name=method).plot(ax)
+        several = method in METHODS and METHODS[method].norm is not None
+        name = f"{method}, largest target" if several else method
+        return cls(f, fold_targets=folds, others=others, name=name).plot(ax)
 
     def plot(self, ax: Any = None, *, color: Any = None) -> Self:
         """Draw on `ax`, or on a new figure.
@@ -173,27 +201,37 @@ class TargetQuantileDisplay:
         """
         self.ax_, self.figure_ = make_axes(ax)
         color = COLORS["learned"] if color is None else color
-        n = len(self.target_quantiles)
-        ends = np.arange(min(_N_AT_ENDS, n))
-        places = np.unique(np.r_[spread_places(n, _N_PLACES), ends, n - 1 - ends])
+        targets = standardized(np.atleast_2d(self.target_quantiles))
+        several, n = self.target_quantiles.ndim == 2, targets.shape[1]
+        places = shown_places(n)
         q = grid(n)[places]
         self.other_lines_ = {}
-        for (name, values), style in zip(self.others.items(), cycle(_STYLES), strict=False):
+        for (name, values), style in zip(self.others.items(), cycle(STYLES), strict=False):
             look = {"color": COLORS["fixed"], "ls": style, "lw": 1.2, "label": label(name)}
             (self.other_lines_[name],) = self.ax_.plot(q, standardized(values)[places], **look)
-        f = standardized(self.target_quantiles)
-        folds = f
-        self.band_ = None
+        folds, self.band_ = targets, None
         if self.fold_targets is not None:
             folds = standardized(self.fold_targets)
             low, high = folds.min(axis=0), folds.max(axis=0)
-            told = f"{label(self.name)}, range of {len(folds)} folds"
+            told = f"{'target 1' if several else label(self.name)}, range of {len(folds)} folds"
             look = {"color": color, "alpha": 0.2, "lw": 0, "label": told}
             self.band_ = self.ax_.fill_between(q, low[places], high[places], **look)
-        (self.line_,) = self.ax_.plot(q, f[places], color=color, lw=2, label=label(self.name))
+        shares = np.ones(len(targets)) if self.shares is None else self.shares
+        strength = np.sqrt(shares / (shares.max() or 1.0))  # small targets are drawn thin and pale
+        self.lines_ = [
+            self.ax_.plot(q, f[places], color=color, lw=0.8 + 1.2 * s, alpha=0.25 + 0.75 * s)[0]
+            for f, s in zip(targets, strength.tolist(), strict=True)
+        ]
+        self.line_ = self.lines_[0]
+        told = ", with shares of the norm" if self.shares is not None else ""
+        self.line_.set_label(label(self.name) + told)
         # Heavy tails of the others must not flatten the learned target.
         self.ax_.set(xlabel="place in the sorted sample", ylabel="target quantile")
-        self.ax_.set(xlim=(0, 1), ylim=limits(0.15, 1e-6, f, folds))
+        self.ax_.set(xlim=(0, 1), ylim=limits(0.15, 1e-6, targets, folds))
+        names = [f"target {k}" for k in range(1, len(targets) + 1)]
+        if self.shares is not None:
+            names = [f"{name}: {share:.1%}" for name, share in zip(names, self.shares, strict=True)]
+        self.labels_ = label_ends(self.ax_, self.lines_, names) if several else []
         finish(self.ax_, legend=True)
         return self
 
@@ -252,7 +290,8 @@ class ObjectiveDisplay:
                 "its target, such as SuquanClassifier."
             )
         method = getattr(model, "method_", model.method)
-        return cls(model.objective_history_, crossfit=method == "crossfit").plot(ax)
+        crossfit = method == "crossfit" and model.n_rounds_ > 0
+        return cls(model.objective_history_, crossfit=crossfit).plot(ax)
 
     def plot(self, ax: Any = None, *, color: Any = None) -> Self:
         """Draw on `ax`, or on a new figure.
@@ -283,6 +322,12 @@ class ObjectiveDisplay:
         return self
 
 
+def shown_places(n_features: int) -> np.ndarray:
+    """Places of a target that are drawn."""
+    ends = np.arange(min(_N_AT_ENDS, n_features))
+    return np.unique(np.r_[spread_places(n_features, _N_PLACES), ends, n_features - 1 - ends])
+
+
 def standardized(f: Any) -> np.ndarray:
     """Target of mean 0 and mean square 1, along the last axis: models do not see the rest of its scale."""
     f = np.asarray(f, dtype=np.float64)
@@ -298,7 +343,20 @@ def nearest_target(f: Any) -> tuple[str, float]:
     return min(distance.items(), key=lambda item: item[1])
 
 
-def _fitted_target(estimator: Any) -> np.ndarray:
+def target_shares(estimator: Any) -> np.ndarray | None:
+    """Share of the norm that each target of a model carries; None for methods with one target.
+
+    It is that of the trace norm for "multi" and of the squared Frobenius norm for "matrix", which does not show
+    its smallest targets.
+    """
+    if np.ndim(estimator.target_quantiles_) == 1:
+        return None
+    model = getattr(estimator, "estimator_", getattr(estimator, "best_estimator_", estimator))
+    sizes = model.singular_values_ ** (1 if resolve_method(model.method).norm == "trace" else 2)
+    return sizes[: len(estimator.target_quantiles_)] / (sizes.sum() or 1.0)
+
+
+def fitted_target(estimator: Any) -> np.ndarray:
     if hasattr(estimator, "steps"):
         raise ValueError(
             "a pipeline has several steps; give the one with the target, such as pipeline[0]."
@@ -320,7 +378,11 @@ def _other_targets(
         check_choice("fixed", name, tuple(NAMED))
     others = {name: make_target_quantiles(name, n_features) for name in fixed}
     init, method = getattr(estimator, "init", None), getattr(estimator, "method", None)
-    if init is None or method == "fixed" or (isinstance(init, str) and init not in NAMED):
+    if (
+        init is None
+        or method in ("fixed", "matrix")
+        or (isinstance(init, str) and init not in NAMED)
+    ):
         return others
     if isinstance(init, str) and init in others:
         return {name + (" (start)" if name == init else ""): f for name, f in others.items()}

@@ -38,6 +38,8 @@ _MEANINGS = {
     "spav": "learned, increasing and smooth",
     "joint": "learned, increasing and smooth, more rounds",
     "crossfit": "learned with models that have not seen the sample",
+    "matrix": "one curve per feature, of a small norm",
+    "multi": "several targets, learned together",
 }
 _SCORES = {
     "roc_auc": "the probability that a sample of the second class gets a higher score than one of the "
@@ -221,7 +223,7 @@ def _pairs_table(comparison: Comparison) -> Table:
 def _targets_section(comparison: Comparison) -> Section:
     targets = comparison.targets
     method = VERDICT_METHOD if VERDICT_METHOD in targets else next(iter(targets))
-    folds = standardized(targets[method])
+    folds = standardized(targets[method])  # the largest one, where there are several
     shape = shape_of(np.median(folds, axis=0))
     width = float(np.median(folds.max(axis=0) - folds.min(axis=0)))
     figure = figure_of(

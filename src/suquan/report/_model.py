@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from suquan.alignment import feature_weights
 from suquan.comparison import Comparison
 from suquan.plotting import ObjectiveDisplay, TargetQuantileDisplay
-from suquan.plotting._targets import SHOWN_TARGETS
+from suquan.plotting._targets import SHOWN_TARGETS, nearest_target, target_shares
 from suquan.report._page import Section, Table
 from suquan.report._svg import figure_of
 from suquan.report._words import TARGET_IS, listed, listing, shape_of
@@ -18,8 +19,11 @@ N_TOP = 20
 _TOLD = {
     "alpha_": "alpha",
     "smoothness_": "smoothness",
+    "departure_": "part of the way from the start",
     "n_rounds_": "rounds",
     "objective_": "objective J",
+    "n_targets_": "targets",
+    "duality_gap_": "duality gap",
     "best_score_": "mean score in its own selection",
 }
 
@@ -31,7 +35,7 @@ def estimator_sections(
     feature_names: Sequence[Any] | None = None,
     n_top: int = N_TOP,
 ) -> list[Section]:
-    """What a fitted model is: its target, how it was found, and its largest coefficients.
+    """What a fitted model is: its targets, how they were found, and its largest coefficients.
 
     Parameters
     ----------
@@ -49,14 +53,24 @@ def estimator_sections(
     check_is_fitted(estimator)
     method = method_of(estimator)
     has_band = comparison is not None and method in comparison.targets
-    band = " with the range over the outer folds" if has_band else ""
-    shape = shape_of(estimator.target_quantiles_)
+    targets = target_rows(estimator)
+    several = len(targets) > 1
+    which = "of the largest " if several else ""
+    band = f" with the range {which}over the outer folds" if has_band else ""
+    shape = shape_of(np.atleast_2d(estimator.target_quantiles_)[0])
+    text = f"{TARGET_IS} That of the model fitted to all samples is {shape}."
+    if several:
+        text = (
+            f"{TARGET_IS} The model fitted to all samples has {len(targets)} of them, and a sample is given "
+            "each in turn. What a feature adds to the score is a curve over its place in the sample: the sum "
+            f"of the targets, each times the feature's weight for it. The largest is {shape}."
+        )
     figures = [
         figure_of(
             partial(TargetQuantileDisplay.from_estimator, estimator, comparison=comparison),
-            f"Line plot of the model's target{band}, against {listed(SHOWN_TARGETS)}, all with mean 0 and "
-            f"mean square 1. It is {shape}.",
-            f"Target of the model fitted to all samples{band}, against fixed ones.",
+            f"Line plot of the model's target{'s' * several}{band}, against {listed(SHOWN_TARGETS)}, all with "
+            f"mean 0 and mean square 1. {'The largest' if several else 'It'} is {shape}.",
+            f"Target{'s' * several} of the model fitted to all samples{band}, against fixed ones.",
         )
     ]
     history = np.asarray(getattr(estimator, "objective_history_", ()))
@@ -72,9 +86,31 @@ def estimator_sections(
     parts = []
     if hasattr(estimator, "coef_"):
         parts.append(_features_section(estimator, feature_names, n_top))
-    text = f"{TARGET_IS} That of the model fitted to all samples is {shape}."
     tables = [_model_table(estimator, method)]
+    if targets:
+        columns = ["Target", "Share of the norm", "Singular value", "Nearest named", "Distance"]
+        rows = [
+            (str(k), f"{share:.2%}", f"{size:.4g}", near, f"{distance:.2f}")
+            for k, share, size, near, distance in targets
+        ]
+        caption = (
+            "The targets, the largest first; the distance has the target's own size as its unit."
+        )
+        tables.append(Table(caption, columns, rows, numeric=(1, 2, 4)))
     return [Section("Model", paragraphs=[text], figures=figures, tables=tables, sections=parts)]
+
+
+def target_rows(estimator: Any) -> list[tuple[int, float, float, str, float]]:
+    """Every target's number, share of the norm, singular value, nearest named target and its distance.
+
+    Empty for methods with one target.
+    """
+    shares = target_shares(estimator)
+    if shares is None:
+        return []
+    sizes = getattr(estimator, "estimator_", estimator).singular_values_
+    columns = zip(shares.tolist(), sizes.tolist(), estimator.target_quantiles_, strict=False)
+    return [(k, share, size, *nearest_target(f)) for k, (share, size, f) in enumerate(columns, 1)]
 
 
 def method_of(estimator: Any) -> str:
@@ -90,15 +126,18 @@ def _model_table(estimator: Any, method: str) -> Table:
     }
     if hasattr(estimator, "classes_"):
         values["classes"] = list(estimator.classes_)
-    values["features"] = len(estimator.target_quantiles_)
+    values["features"] = estimator.n_features_in_
     return listing("The fitted model.", values, ("Property", "Value"))
 
 
 def largest_weights(
     estimator: Any, n_top: int, names: Sequence[Any] | None = None
 ) -> list[tuple[str, list[float], float]]:
-    """Name, weights and share of the sum of all |w| of the features with the largest weights."""
-    w = np.atleast_2d(estimator.coef_)
+    """Name, weights and share of the sum of all |w| of the features with the largest weights.
+
+    With several targets a weight is the sum of the absolute weights for them.
+    """
+    w = feature_weights(estimator)
     n_features = w.shape[1]
     if names is None:
         names = getattr(estimator, "feature_names_in_", None)
@@ -117,22 +156,25 @@ def largest_weights(
 
 def _features_section(estimator: Any, names: Sequence[Any] | None, n_top: int) -> Section:
     top = largest_weights(estimator, n_top, names)
-    w = np.atleast_2d(estimator.coef_)
+    w, several = feature_weights(estimator), getattr(estimator, "n_targets_", 1) > 1
     classes = [str(c) for c in getattr(estimator, "classes_", ())]
     single = len(w) == 1
     towards = ""
-    if single and len(classes) == 2:
+    if several:
+        towards = " With several targets a weight is the sum of the absolute weights for them."
+    elif single and len(classes) == 2:
         towards = f" Positive weights speak for class {classes[1]}, negative ones for {classes[0]}."
     text = (
-        f"All features are on one scale, that of the target, so that their weights can be compared."
-        f"{towards} {np.count_nonzero(w.any(axis=0))} of {w.shape[1]} features have a weight other than 0; the "
-        f"{len(top)} below carry {sum(share for *_, share in top):.1%} of the sum of all absolute weights."
+        f"All features are on one scale, that of the target{'s' * several}, so that their weights can be "
+        f"compared.{towards} {np.count_nonzero(w.any(axis=0))} of {w.shape[1]} features have a weight other "
+        f"than 0; the {len(top)} below carry {sum(share for *_, share in top):.1%} of the sum of all absolute "
+        "weights."
     )
     tables = []
     if top:
         weights = ["Weight"] if single else [f"Weight, {c}" for c in classes]
-        columns = ["Feature", *weights, "Share of all"]
-        rows = [(name, *(f"{v:+.4g}" for v in values), f"{s:.2%}") for name, values, s in top]
+        columns, sign = ["Feature", *weights, "Share of all"], "" if several else "+"
+        rows = [(name, *(f"{v:{sign}.4g}" for v in values), f"{s:.2%}") for name, values, s in top]
         largest = max(abs(values[0]) for _, values, _ in top)
         bars = [values[0] / largest for _, values, _ in top] if single else None
         caption = f"The {len(top)} largest of {w.shape[1]} weights."
