@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import StratifiedShuffleSplit
 
 from suquan import SuquanClassifier, compare
 
@@ -55,10 +54,6 @@ def run_pair(settings: Settings, data: Path | None, arguments: dict[str, Any]) -
     }
 
 
-def _splits(settings: Settings) -> StratifiedShuffleSplit:
-    return StratifiedShuffleSplit(settings.inner_splits, test_size=0.25, random_state=0)
-
-
 def _compared(
     settings: Settings, problem: tuple, methods: Any, alphas: Any, **options: Any
 ) -> list[Row]:
@@ -69,7 +64,7 @@ def _compared(
         y,
         methods=list(methods),
         outer_cv=[(train, test)],
-        inner_cv=_splits(settings),
+        inner_cv=settings.splits(len(train)),
         alphas=alphas,
         smoothnesses=[0.0],
         n_jobs=1,
@@ -93,7 +88,7 @@ def _grey(settings: Settings, problem: tuple, alphas: list[float]) -> Row:
     options = {"n_knots": settings.n_knots, "max_rounds": settings.max_rounds}
     m = min(GREY_TARGETS, max(settings.targets))
     inner = np.zeros(len(alphas))
-    for own, held_out in _splits(settings).split(train, y[train]):
+    for own, held_out in settings.splits(len(train)).split(train, y[train]):
         a, b = train[own], train[held_out]
         outputs = grey_scores(X[a], y[a], X[b], alphas, m, **options)
         inner += [roc_auc_score(y[b], u) for u in outputs]

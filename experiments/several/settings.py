@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sklearn.model_selection import StratifiedShuffleSplit
+
 FIXED = ("median", "uniform", "normal", "exponential", "cauchy")
 # Of one target or none, with the grid `alphas`.
 ONE_TARGET = ("raw", *FIXED, "bnd", "f0")
@@ -32,8 +34,8 @@ class Settings:
     n_train, n_test : int
         Pictures per class, the first ones; at most 5,000 and 1,000.
     inner_splits, simulated_splits : int
-        Splits of the training pictures and of simulated samples by which alpha and the number of targets are
-        chosen: three quarters against one.
+        Splits of 4,000 or more training pictures and of simulated samples by which alpha and the number of
+        targets are chosen: three quarters against one. Fewer pictures have up to five times as many splits.
     max_rounds : int
         Of "multi".
     alphas, trace_alphas, matrix_alphas, grey_alphas : tuple of float
@@ -66,9 +68,9 @@ class Settings:
     inner_splits: int = 3
     simulated_splits: int = 3
     max_rounds: int = 100
-    alphas: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0, 10.0)
+    alphas: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
     trace_alphas: tuple[float, ...] = (0.03, 0.06, 0.12, 0.25, 0.5)
-    matrix_alphas: tuple[float, ...] = (0.01, 0.04, 0.16, 0.64, 2.5)
+    matrix_alphas: tuple[float, ...] = (0.0025, 0.01, 0.04, 0.16, 0.64, 2.5)
     grey_alphas: tuple[float, ...] = (0.03, 0.06, 0.12, 0.25, 0.5)
     one_knots: int = 128
     n_knots: int = 16
@@ -88,6 +90,11 @@ class Settings:
         "dlbcl_chop414",
     )
     outer_repeats: int = 5
+
+    def splits(self, n: int) -> StratifiedShuffleSplit:
+        """Inner splits of n pictures."""
+        n_splits = self.inner_splits * min(5, -(-4000 // n))
+        return StratifiedShuffleSplit(n_splits, test_size=0.25, random_state=0)
 
     def grid(self, name: str, n: int) -> list[float]:
         """Strengths of a grid for n pictures."""
