@@ -78,7 +78,8 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return transform_blocks(self, X)
         X = self._validate(X)
         operator = self._rank(X)
-        return np.hstack([normalize(operator, f, X.dtype) for f in self._targets])
+        copies = [normalize(operator, f, X.dtype) for f in self._targets]
+        return copies[0] if len(copies) == 1 else np.hstack(copies)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that :meth:`transform` gives.
