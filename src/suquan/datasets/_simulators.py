@@ -195,12 +195,13 @@ def make_several_targets_classification(
     ((20, 60), [0, 1], (3, 60))
     """
     rng = check_random_state(random_state)
+    w = rng.normal(size=n_features)  # first, so that more samples have the same truth
     X = rng.normal(size=(n_samples, n_features))
     places = np.argsort(np.argsort(X, axis=1), axis=1)
     F = np.array([target(grid(n_features)) for target in targets])
     F -= F.mean(axis=1, keepdims=True)
     F /= np.sqrt(np.mean(F**2, axis=1, keepdims=True))
     own = np.arange(n_features) * len(F) // n_features
-    u = F[own, places] @ rng.normal(size=n_features)
+    u = F[own, places] @ w
     y = (rng.uniform(size=n_samples) < expit(u)).astype(int)
     return X, y, F
