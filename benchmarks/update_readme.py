@@ -14,6 +14,7 @@ TITLES = {
     "normalize": "Quantile normalisation",
     "w_step": "Linear models on a given target",
     "fit": "Whole fits",
+    "several": "Several targets",
     "selection": "Cross-validation",
     "verdict": "The verdict",
     "rma": "RMA",

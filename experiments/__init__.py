@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-NAMES = ("simulated", "cifar10", "expression")
+NAMES = ("simulated", "cifar10", "expression", "several")
 
 
 def load(name: str) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from suquan import fitting, folds, objective
+from suquan import SuquanClassifier, fitting, folds, objective
 from suquan.cli._app import app
 from suquan.cli._reproduce import load_experiments
 from suquan.datasets import make_corrupted_classification
@@ -55,6 +55,28 @@ TINY = {
         "n_knots": 8,
         "alphas": [0.0001, 0.01],
         "smoothnesses": [0.0, 0.001],
+    },
+    "several": {
+        "targets": [1, 3],
+        "pairs": 1,
+        "size_pairs": 1,
+        "sizes": [30],
+        "n_train": 30,
+        "n_test": 10,
+        "max_rounds": 2,
+        "alphas": [0.1, 1.0],
+        "trace_alphas": [0.1, 0.2],
+        "matrix_alphas": [1.0],
+        "grey_alphas": [0.1, 0.2],
+        "one_knots": 8,
+        "n_knots": 5,
+        "simulated_knots": 5,
+        "seeds": 1,
+        "simulated": [[60, 12]],
+        "rank_one": [60, 12],
+        "n_alphas": 2,
+        "n_smoothnesses": 2,
+        "datasets": ["plain"],
     },
 }
 
@@ -123,6 +145,7 @@ FILES = {
     "cifar10": ["scores", "summary", "wins", "choices", "ties_summary", "spav_summary",
                 "figure2a", "figure2b", "figure3"],
     "expression": ["folds", "table1", "table2", "table2_paper", "tests", "targets", "figure4"],
+    "several": ["scores", "summary", "wins", "choices", "simulation_summary", "expression_tests", "verdicts"],
 }  # fmt: skip
 
 
@@ -185,6 +208,30 @@ def test_expression_has_rma_where_probes_are_given(done):
     assert counts["table"]["samples"] == "45"
     paper = {row["dataset"]: row for row in rows(done["expression"] / "table2_paper.csv")}
     assert paper["Average"]["spav"] == "66.77"
+
+
+def test_several_has_every_method_on_every_study(done):
+    found = rows(done["several"] / "scores.csv")
+    assert {row["n"] for row in found} == {"30", "60"}
+    assert len(found) == 2 * (8 + 2 + 1 + 1)
+    assert {"multi_1", "multi_3", "matrix", "grey_3"} <= {row["method"] for row in found}
+    simulated = rows(done["several"] / "simulation_summary.csv")
+    assert {row["truth"] for row in simulated} == {"1", "3"}
+    assert all(0 <= float(row["explained"]) <= 1.001 for row in simulated if row["truth"] == "3")
+    for name in ("pictures", "sizes", "picture_targets", "simulation", "expression"):
+        assert (done["several"] / f"{name}.png").is_file()
+
+
+def test_curves_over_grey_values_are_those_over_places_where_these_are_the_same():
+    load_experiments()
+    from suquan.experiments.several.grey import grey_scores
+
+    rng = np.random.default_rng(0)
+    X = rng.permuted(np.tile(np.arange(256, dtype=np.uint8), (80, 1)), axis=1)  # values are places
+    y = (X[:, 0] > X[:, 1]).astype(int)
+    (u,) = grey_scores(X[:60], y[:60], X[60:], [0.5], None, n_knots=6, max_rounds=100)
+    model = SuquanClassifier("multi", alpha=0.5, n_knots=6).fit(X[:60], y[:60])
+    np.testing.assert_allclose(u, model.decision_function(X[60:]), atol=0.05)
 
 
 def test_average_of_the_papers_table_is_the_mean_of_its_rows():

@@ -43,7 +43,8 @@ def _task(kind: str, pair: tuple[int, int]) -> Task:
 
 
 @lru_cache(maxsize=1)
-def _pictures(data: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def load_pictures(data: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All pictures, their classes, and the classes' names."""
     loaded = load_cifar10(data, subset="all")
     return loaded.data, loaded.target, loaded.target_names
 
@@ -52,7 +53,7 @@ def load_pair(
     settings: Settings, data: Path | None, pair: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Pictures of two classes, which of them are of the second, and the rows to train and to test on."""
-    X, y, _ = _pictures(data)
+    X, y, _ = load_pictures(data)
     n_all_train = 50_000
     train, test = [], []
     for label in pair:
@@ -70,7 +71,7 @@ def run(
 ) -> Any:
     """One part: rows of scores, or the numbers behind a picture."""
     pair = tuple(arguments["pair"])
-    names = _pictures(data)[2]
+    names = load_pictures(data)[2]
     problem = load_pair(settings, data, pair)
     told = {"first": str(names[pair[0]]), "second": str(names[pair[1]])}
     with threadpool_limits(1):

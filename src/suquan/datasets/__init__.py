@@ -5,11 +5,12 @@ from suquan.datasets._geo import load_geo
 from suquan.datasets._simulators import (
     make_corrupted_classification,
     make_distorted_samples,
+    make_several_targets_classification,
     skewed_mixture,
     two_steps,
 )
 
 __all__ = [
     "load_cifar10", "load_geo", "make_corrupted_classification", "make_distorted_samples",
-    "skewed_mixture", "two_steps",
+    "make_several_targets_classification", "skewed_mixture", "two_steps",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Simulators of samples that come with the wrong distribution of values."""
+"""Simulators of samples that come with the wrong distribution of values, or that need several targets."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from suquan.preprocessing import quantile_normalize
-from suquan.targets import mixture_quantiles
+from suquan.targets import grid, mixture_quantiles
 
 
 def skewed_mixture(q: np.ndarray) -> np.ndarray:
@@ -141,3 +141,67 @@ def make_corrupted_classification(
     u = quantile_normalize(X, target) @ w
     y = (rng.uniform(size=n_samples) < expit(u)).astype(int)
     return quantile_normalize(X, corrupted), y
+
+
+def _line(q: np.ndarray) -> np.ndarray:
+    """Up."""
+    return q
+
+
+def _hump(q: np.ndarray) -> np.ndarray:
+    """High in the middle of the places, low at both ends."""
+    return -((2.0 * q - 1.0) ** 2)
+
+
+def _wave(q: np.ndarray) -> np.ndarray:
+    """Up, down and up again; orthogonal to the line and to the hump."""
+    t = 2.0 * q - 1.0
+    return 5.0 * t**3 - 3.0 * t
+
+
+def make_several_targets_classification(
+    n_samples: int = 2000,
+    n_features: int = 300,
+    *,
+    targets: Any = (_line, _hump, _wave),
+    random_state: Any = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels from samples whose features are read with several targets, each by its own set of features.
+
+    Samples are independent random orders of the features. With m targets of mean 0 and mean square 1, the
+    features are cut into m sets of neighbours, and P(y = 1) = σ(Σ_l w_l·Φ_l(x)) with w_l ~ N(0, I) on set l
+    and 0 elsewhere. So the matrix of all features' curves over their places, Σ_l w_l f_lᵀ, has rank m. The
+    given targets are orthogonal: a line, a hump and a wave.
+
+    Parameters
+    ----------
+    n_samples, n_features : int, default=2000 and 300
+    targets : sequence of callables, default=a line, a hump and a wave
+        Each takes probabilities in (0, 1) and returns values, which need not rise.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,), 0 or 1
+    target_quantiles : ndarray of shape (n_targets, n_features)
+        The true targets.
+
+    Examples
+    --------
+    >>> from suquan.datasets import make_several_targets_classification
+    >>> X, y, target_quantiles = make_several_targets_classification(20, 60, random_state=0)
+    >>> X.shape, sorted(set(y.tolist())), target_quantiles.shape
+    ((20, 60), [0, 1], (3, 60))
+    """
+    rng = check_random_state(random_state)
+    w = rng.normal(size=n_features)  # first, so that more samples have the same truth
+    X = rng.normal(size=(n_samples, n_features))
+    places = np.argsort(np.argsort(X, axis=1), axis=1)
+    F = np.array([target(grid(n_features)) for target in targets])
+    F -= F.mean(axis=1, keepdims=True)
+    F /= np.sqrt(np.mean(F**2, axis=1, keepdims=True))
+    own = np.arange(n_features) * len(F) // n_features
+    u = F[own, places] @ w
+    y = (rng.uniform(size=n_samples) < expit(u)).astype(int)
+    return X, y, F
