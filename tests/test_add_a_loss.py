@@ -76,7 +76,7 @@ def test_unknown_losses_and_methods_are_errors_that_list_the_known_ones(page):
     X, u = make_problem()
     with pytest.raises(ValueError, match="method must be one of 'fixed', 'svd', 'f0', 'bnd'"):
         resolve_method("bmd")
-    with pytest.raises(TypeError, match=r"'crossfit', a suquan.methods.Method, or .* int does not"):
+    with pytest.raises(TypeError, match=r"'multi', a suquan.methods.Method, or .* int does not"):
         SuquanClassifier(3).fit(X, u > 0)
     with pytest.raises(ValueError, match="loss must be one of 'auto', 'logistic', 'softmax'"):
         SuquanClassifier(loss="squared").fit(X, u > 0)
