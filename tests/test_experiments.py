@@ -357,3 +357,14 @@ def test_experiments_use_the_public_interface_alone():
             if words[:1] == ["from"] and words[1].startswith("suquan."):
                 private = any(part.startswith("_") for part in words[1].split("."))
                 assert not private or words[1] in allowed, (path, line)
+
+
+def test_the_stored_pictures_of_cifar10_are_drawn_again_without_its_data(tmp_path):
+    folder = tmp_path / "cifar10"
+    stored = Path(__file__).parents[1] / "experiments" / "results" / "cifar10"
+    shutil.copytree(stored, folder, ignore=shutil.ignore_patterns("*.png", "*.svg", "*.html"))
+    result = CliRunner().invoke(
+        app, ["reproduce", "cifar10", "--stage", "plot", "--out", str(folder)]
+    )
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert {"figure2a.png", "figure3.png"} <= {path.name for path in folder.iterdir()}
