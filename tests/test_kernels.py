@@ -303,7 +303,7 @@ def test_kernels_are_public_and_documented(name, signature):
 
 def test_kernels_serve_scikit_learn_as_functions_and_precomputed():
     X = make_samples(40, 20, with_ties=False)
-    y = X[:, 0] > X[:, 1]
+    y = (X[:, 0] > X[:, 1]).astype(float)
     model = SVC(kernel=kendall_kernel).fit(X[:30], y[:30])
     precomputed = SVC(kernel="precomputed").fit(kendall_kernel(X[:30]), y[:30])
     scores = precomputed.decision_function(kendall_kernel(X[30:], X[:30]))
