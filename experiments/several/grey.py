@@ -17,9 +17,8 @@ from scipy.sparse import csr_array
 from suquan.losses import Logistic
 from suquan.matrix_model import MatrixProblem, fit_targets
 from suquan.objective import Steps
-from suquan.solvers.linear import RidgeDesign
-from suquan.solvers.matrix_data import CurveDesign, CurveSolver, PassData
-from suquan.targets import knot_positions
+from suquan.solvers.matrix_data import PassData
+from suquan.targets import knot_positions, read_at_grid
 
 N_LEVELS = 256  # of grey
 
@@ -40,10 +39,10 @@ class GreyData(PassData):
         self.n_knots = n_knots
         self.S = read_knots(X, n_knots)
 
-    def w_design(self, G: np.ndarray, fit_intercept: bool) -> RidgeDesign:
-        """Ridge models of W at the targets G, of shape (n_knots, n_targets)."""
-        design = CurveDesign(self, G, fit_intercept)
-        return RidgeDesign.from_solver(CurveSolver(design), fit_intercept)
+    def _copies(self, G: np.ndarray, dtype: Any) -> np.ndarray:
+        """Pictures through the curves G, of shape (n_samples, n_targets · n_features)."""
+        curves = [read_at_grid(g, N_LEVELS).astype(dtype) for g in G.T]
+        return np.hstack([curve[self.operator.codes] for curve in curves])
 
     def scores(self, A: np.ndarray) -> np.ndarray:
         """⟨A_k, S_i⟩ for A of shape (n_vectors, n_features, n_knots), of shape (n_samples, n_vectors)."""
@@ -55,10 +54,14 @@ class GreyData(PassData):
 
     def rows(self, W: np.ndarray) -> np.ndarray:
         """Vectors S_iᵀ w_kl, of shape (n_samples, n_outputs, n_targets, n_knots)."""
-        knots = np.eye(self.n_knots)
-        out = np.empty((self.operator.n_samples, *W.shape[:2], self.n_knots))
+        X = self.operator.codes
+        level_of = X + N_LEVELS * np.arange(len(X))[:, None]  # one bin per picture and level
+        reads = np.stack([read_at_grid(knot, N_LEVELS) for knot in np.eye(self.n_knots)], axis=1)
+        out = np.empty((len(X), *W.shape[:2], self.n_knots))
         for k, l in np.ndindex(W.shape[:2]):
-            out[:, k, l] = self.S @ np.kron(W[k, l][:, None], knots)
+            weights = np.broadcast_to(W[k, l], X.shape).ravel()
+            sums = np.bincount(level_of.ravel(), weights, N_LEVELS * len(X))
+            out[:, k, l] = sums.reshape(len(X), N_LEVELS) @ reads
         return out
 
 

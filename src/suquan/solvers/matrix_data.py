@@ -4,7 +4,8 @@ The score of sample i is ⟨A, S_i⟩ with A = Σ_l w_l g_lᵀ, of shape (n_feat
 samples come in. :mod:`suquan.matrix_model` asks for ridge models of W = (w_1, …, w_m) at given targets, for the
 rows S_iᵀ w_l of the step that finds the targets, and for products of W and of sums of samples with themselves.
 
-:class:`PassData` holds W itself and passes over the samples' ranks, at a cost that does not depend on m.
+:class:`PassData` holds W itself. It forms the normalised copies of a few targets, and passes over the samples'
+ranks, at a cost that does not depend on m, where there are many.
 :class:`BlockData` holds W = Σ_i a_i S_i G by (a, G) and all it needs are the blocks S_iᵀ S_m, so that nothing
 depends on the number of features.
 """
@@ -29,8 +30,10 @@ from suquan.targets import knot_positions, read_at_grid
 
 # Most memory of the blocks of knots of all pairs of samples.
 _MOST_BLOCK_BYTES = 1 << 29
-# Entries up to which normalised copies are formed: matrices of that size are fast and exact.
+# Entries up to which normalised copies are float64, so that results are exact; and the number of copies up to
+# which products with them cost less than passes over the ranks.
 _FEW_ENTRIES = 1 << 17
+_FEW_COPIES = 8
 
 
 def matrix_data(operator: SampleOperator, n_knots: int) -> PassData | BlockData:
@@ -99,11 +102,24 @@ class PassData:
 
     def w_design(self, G: Array, fit_intercept: bool) -> RidgeDesign:
         """Ridge models of W at the targets G, of shape (n_knots, n_targets)."""
-        if self.operator.codes.size * G.shape[1] <= _FEW_ENTRIES:
-            copies = [self.operator.apply(read_at_grid(g, self.operator.n_features)) for g in G.T]
-            return RidgeDesign(np.hstack(copies), fit_intercept=fit_intercept)
+        is_small = self.operator.codes.size * G.shape[1] <= _FEW_ENTRIES
+        if is_small or G.shape[1] <= _FEW_COPIES:
+            copies = self._copies(G, np.float64 if is_small else np.float32)
+            if self.operator.n_samples <= self.operator.n_features:
+                return RidgeDesign(copies, fit_intercept=fit_intercept)
+            # By the features, which have a start, even where all copies together have more columns than rows.
+            return RidgeDesign.from_solver(FeatureSolver(copies, fit_intercept), fit_intercept)
         design = CurveDesign(self, G, fit_intercept)
         return RidgeDesign.from_solver(CurveSolver(design), fit_intercept)
+
+    def _copies(self, G: Array, dtype: Any) -> Array:
+        """Normalised copies [T_i f_1 | … | T_i f_m], of shape (n_samples, n_targets · n_features)."""
+        n_samples, n_features = self.operator.codes.shape
+        copies = np.empty((n_samples, G.shape[1] * n_features), dtype)
+        for l, g in enumerate(G.T):
+            part = self.operator.apply(read_at_grid(g, n_features), dtype=dtype)
+            copies[:, l * n_features : (l + 1) * n_features] = part
+        return copies
 
     def factor(self, fit: LinearFit, G: Array) -> Array:
         """W of a fit at the targets G."""
