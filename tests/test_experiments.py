@@ -61,6 +61,8 @@ TINY = {
         "pairs": 1,
         "size_pairs": 1,
         "sizes": [30],
+        "knots": [4, 5],
+        "knots_size": 30,
         "n_train": 30,
         "n_test": 10,
         "max_rounds": 2,
@@ -145,7 +147,8 @@ FILES = {
     "cifar10": ["scores", "summary", "wins", "choices", "ties_summary", "spav_summary",
                 "figure2a", "figure2b", "figure3"],
     "expression": ["folds", "table1", "table2", "table2_paper", "tests", "targets", "figure4"],
-    "several": ["scores", "summary", "wins", "choices", "simulation_summary", "expression_tests", "verdicts"],
+    "several": ["scores", "summary", "wins", "choices", "simulation_summary", "knots_summary",
+                "expression_tests", "verdicts"],
 }  # fmt: skip
 
 
@@ -218,6 +221,10 @@ def test_several_has_every_method_on_every_study(done):
     simulated = rows(done["several"] / "simulation_summary.csv")
     assert {row["truth"] for row in simulated} == {"1", "3"}
     assert all(0 <= float(row["explained"]) <= 1.001 for row in simulated if row["truth"] == "3")
+    knots = rows(done["several"] / "knots_summary.csv")
+    assert {(row["method"], row["n_knots"]) for row in knots} == {
+        (method, number) for method in ("multi_3", "matrix") for number in ("4", "5")
+    }
     for name in ("pictures", "sizes", "picture_targets", "simulation", "expression"):
         assert (done["several"] / f"{name}.png").is_file()
 

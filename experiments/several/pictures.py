@@ -54,6 +54,27 @@ def run_pair(settings: Settings, data: Path | None, arguments: dict[str, Any]) -
     }
 
 
+def run_knots(settings: Settings, data: Path | None, pair: tuple[int, int]) -> dict[str, Any]:
+    """Rows of scores of three targets and of "matrix" with several numbers of knots."""
+    n, m = settings.knots_size, min(GREY_TARGETS, max(settings.targets))
+    problem = load_pair(replace(settings, n_train=n // 2), data, tuple(pair))
+    names = load_pictures(data)[2]
+    told = {"first": str(names[pair[0]]), "second": str(names[pair[1]]), "n": n}
+    rows: list[Row] = []
+    for n_knots in settings.knots:
+        plans = (
+            (f"multi_{m}", "trace_alphas", {"n_targets": m, "max_rounds": settings.max_rounds}),
+            ("matrix", "matrix_alphas", {}),
+        )
+        for name, grid, options in plans:
+            found = _compared(
+                settings, problem, [name.partition("_")[0]], settings.grid(grid, n),
+                n_knots=n_knots, **options,
+            )  # fmt: skip
+            rows += [told | row | {"method": name, "n_knots": n_knots} for row in found]
+    return {"rows": rows}
+
+
 def _compared(
     settings: Settings, problem: tuple, methods: Any, alphas: Any, **options: Any
 ) -> list[Row]:

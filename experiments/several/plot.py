@@ -56,7 +56,8 @@ def name_of(method: str) -> str:
     kind, _, number = method.partition("_")
     words = {"1": "one target", "2": "two targets", "3": "three targets", "5": "five targets"}
     if kind == "multi" and number:
-        return {"all": "as many as needed"}.get(number) or words.get(number, f"{number} targets")
+        others = {"all": "as many as needed", "default": "number chosen, default knots"}
+        return others.get(number) or words.get(number, f"{number} targets")
     if kind == "grey":
         return f"{words.get(number, number)}, grey values"
     return {"multi": "number chosen", "bnd": "SUQUAN-BND"}.get(method, method)

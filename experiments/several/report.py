@@ -35,6 +35,8 @@ def sections(settings: Any, folder: Path) -> list[Section]:
         rows = read_rows(folder / "simulation_summary.csv")
         told += simulation_statements(rows)
         made += _simulation(rows, read_rows(folder / "simulation_targets.csv"))
+    if (folder / "knots_summary.csv").is_file():
+        made.append(_knots(read_rows(folder / "knots_summary.csv")))
     if (folder / "expression_tests.csv").is_file():
         made.append(_expression(folder))
     head = ["statement", "found", "holds"]
@@ -214,6 +216,23 @@ def _simulation(rows: list[Row], targets: list[Row]) -> list[Section]:
             tables=[Table("Means over draws", columns, cells, numeric=range(3, 8))],
         )
     ]
+
+
+def _knots(rows: list[Row]) -> Section:
+    numbers = distinct(rows, "n_knots")
+    cells = [
+        [
+            name_of(method),
+            *(f"{where(rows, method=method, n_knots=k)[0]['auc']:.4f}" for k in numbers),
+        ]
+        for method in distinct(rows, "method")
+    ]
+    columns = ["method", *(f"{k} knots" for k in numbers)]
+    caption = f"Test AUC, {rows[0]['n']:,} training pictures, {rows[0]['pairs']} pairs"
+    return Section(
+        "How many knots?",
+        tables=[Table(caption, columns, cells, numeric=range(1, len(columns)))],
+    )
 
 
 def _expression(folder: Path) -> Section:

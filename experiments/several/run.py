@@ -13,7 +13,7 @@ from suquan import compare
 
 from ..expression.data import load_dataset
 from ..stages import Task
-from .pictures import run_pair
+from .pictures import run_knots, run_pair
 from .settings import FIXED, Settings
 from .simulation import run_rank_one, run_rank_three
 
@@ -27,6 +27,7 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
             for seed in range(settings.seeds)
             for n, p in settings.simulated
         ],
+        "knots": [_task("knots", pair=pair) for pair in pairs(settings.size_pairs)],
         "sizes": [
             _pair_task(n, pair) for n in settings.sizes for pair in pairs(settings.size_pairs)
         ],
@@ -47,7 +48,8 @@ def _pair_task(n: int, pair: tuple[int, int]) -> Task:
 
 
 def _task(kind: str, **arguments: Any) -> Task:
-    name = "-".join([kind, *(str(value) for value in arguments.values())])
+    values = (value if isinstance(value, tuple) else (value,) for value in arguments.values())
+    name = "-".join([kind, *(str(value) for part in values for value in part)])
     return Task(name, {"kind": kind, **arguments})
 
 
@@ -63,6 +65,8 @@ def run(
             return run_rank_three(settings, arguments["n"], arguments["p"], arguments["seed"])
         if kind == "pair":
             return run_pair(settings, data, arguments)
+        if kind == "knots":
+            return run_knots(settings, data, arguments["pair"])
         return _expression(settings, data, arguments["dataset"], folder)
 
 

@@ -27,6 +27,17 @@ def tables(settings: Settings, parts: dict[str, Any]) -> dict[str, list[Row]]:
         made["wins"] = wins(scores)
         made["choices"] = grouped(scores, ["method", "n", "alpha"], pairs=len)
         made["picture_targets"] = _picture_targets(parts)
+    knots = _rows(parts, "knots-")
+    if knots:
+        made["knots"] = knots
+        made["knots_summary"] = grouped(
+            knots,
+            ["method", "n", "n_knots"],
+            auc=mean_of("score"),
+            auc_error=error_of("score"),
+            at_end=lambda part: int(np.sum(column(part, "at_end"))),
+            pairs=len,
+        )
     folds = _rows(parts, "expression-")
     if folds:
         made["expression"] = folds
