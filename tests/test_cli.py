@@ -643,6 +643,20 @@ def test_inspect_reads_every_kind_of_model(tmp_path):
         json.loads(succeed("inspect", path, "--json").stdout)
 
 
+def test_scaled_features_from_fit_to_report(data, tmp_path):
+    path = tmp_path / "m.suquan"
+    labels = ["--labels", data / "labels.csv", "--label", "relapse", "--feature-scaling", "std"]
+    succeed("fit", data / "table.csv", *labels, *QUICK, "-o", path)
+    assert suquan.load_model(path).best_estimator_.feature_scaling == "std"
+    assert "feature scaling" in succeed("inspect", path).stdout
+    methods = ["--methods", "uniform,bnd", "--inner-cv", "2x1", "--out", tmp_path / "out"]
+    succeed("compare", data / "table.csv", *labels, *QUICK, *methods)
+    assert suquan.load_model(tmp_path / "out" / "model.suquan").feature_scaling == "std"
+    report = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "--feature-scaling std" in report
+    fail("fit", data / "table.csv", *labels, "--feature-scaling", "mad", "-o", path, code=2)
+
+
 def test_several_targets_from_fit_to_score(data, tmp_path):
     path, scores = tmp_path / "m.suquan", tmp_path / "s.csv"
     labels = ["--labels", data / "labels.csv", "--label", "relapse"]

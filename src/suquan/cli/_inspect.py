@@ -29,6 +29,7 @@ def run(options: Inspect, output: Output) -> None:
         **{key: value for key, value in file.summary.items() if key not in HIDDEN},
         "ties": model.ties,
         "missing": model.missing,
+        "feature scaling": getattr(model, "feature_scaling", "none"),
         "feature names": "yes" if hasattr(model, "feature_names_in_") else "no",
     }
     output.table(["what", "value"], [[name, number(value)] for name, value in facts.items()])

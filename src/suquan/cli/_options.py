@@ -199,12 +199,15 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
     n_targets: int | None = opt(
         None, "multi: most targets; else as many as the problem needs.", "N", min=1
     )
+    feature_scaling: Literal["none", "std"] = opt(
+        "none", "std: weigh features by their spread among normalised training samples."
+    )
     seed: int = opt(0, "Seed of all folds.", "N", min=0)
     n_jobs: int = opt(-1, N_JOBS, "N")
 
     def settings(self) -> dict[str, Any]:
         """Parameters of the same names of an estimator that chooses its penalties."""
-        names = ("alphas", "smoothnesses", "ties", "missing", "n_knots")
+        names = ("alphas", "smoothnesses", "ties", "missing", "n_knots", "feature_scaling")
         return {name: getattr(self, name) for name in names}
 
 
