@@ -10,7 +10,7 @@ from suquan.plotting._targets import nearest_target
 from suquan.report._model import largest_weights, target_rows
 
 TARGET = ("target", "share", "singular_value", "nearest", "distance")  # in the JSON object
-HIDDEN = {"class_names", "class_counts"}  # told in a line of their own
+HIDDEN = {"class_names", "class_counts", "label_options"}  # told in other words
 
 
 def run(options: Inspect, output: Output) -> None:

@@ -181,6 +181,14 @@ class LabelOptions(Options):
             raise BadParameter("--sample-column is a column of --labels; give that file too")
         super().__post_init__()
 
+    def asked(self) -> dict[str, Any]:
+        """What was asked of the labels, for those of the same samples to be found again."""
+        names = [
+            item.name for item in fields(LabelOptions) if item.name in get_annotations(LabelOptions)
+        ]
+        given = {name: getattr(self, name) for name in names if name != "labels"}
+        return {name: value for name, value in given.items() if value is not None}
+
     @property
     def label_columns(self) -> list[str]:
         """Names of the columns that are read."""
@@ -319,6 +327,17 @@ class Predict(TableOptions, ClusterOptions):
     missing: Missing | None = opt(
         None, "Rule for missing values of present features; by default the model's."
     )
+    training: Path | None = opt(
+        None, "Training samples: tells how their scores move without the missing features.", "TABLE"
+    )
+    labels: Path | None = opt(
+        None, "Labels of --training, as in fit; else columns of its own.", "FILE"
+    )
+
+    def __post_init__(self) -> None:
+        if self.labels is not None and self.training is None:
+            raise BadParameter("--labels are those of --training; give that table too")
+        super().__post_init__()
 
     @property
     def prints_results(self) -> bool:
