@@ -372,4 +372,18 @@ class Compare(ModelOptions):
     permutations: int = opt(0, "Runs with shuffled labels, to see chance.", "N", min=0)
 
 
-COMMANDS: tuple[type[Options], ...] = (Demo, Normalize, Reproduce, Fit, Predict, Inspect, Compare)
+@dataclass(frozen=True, kw_only=True)
+class Export(Options):
+    """Write a saved model as plain files.
+
+    Targets and coefficients as CSV, the rest as JSON, with scorers in R and NumPy that need no suquan.
+    """
+
+    model: Path = argument("Saved model.", "MODEL")
+    out: Path = opt(MISSING, "Folder to make; it must not exist.", "DIR", "--out", "--output", "-o")
+
+
+COMMANDS: tuple[type[Options], ...] = (
+    *(Demo, Normalize, Reproduce),
+    *(Fit, Predict, Inspect, Export, Compare),
+)
