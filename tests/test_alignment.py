@@ -89,6 +89,8 @@ def test_training_samples_tell_what_the_missing_features_are_worth(data, task):
     assert shift.scoring == {"two": "roc_auc", "three": "roc_auc_ovr", "values": "r2"}[task]
     assert_allclose([shift.score, shift.score_without], expected)
     assert_allclose(shift.correlation, rho)
+    moved = np.reshape(after - before, (60, -1)).mean(axis=0)
+    assert_allclose(shift.shift, moved[np.argmax(np.abs(moved))])
     assert 0.3 < shift.correlation < 0.999
     assert f"correlate by {rho:.4f}" in str(shift)
 

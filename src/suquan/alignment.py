@@ -26,6 +26,8 @@ class TrainingShift:
     correlation : float
         Of the scores with all features and of those without; of several classes the mean. NaN where either are
         all the same.
+    shift : float
+        Mean change of the scores; of several classes the largest in size.
     scoring : {"roc_auc", "roc_auc_ovr", "r2"} or None
         For two classes, more, or values; None without labels.
     score, score_without : float or None
@@ -33,12 +35,16 @@ class TrainingShift:
     """
 
     correlation: float
+    shift: float
     scoring: str | None = None
     score: float | None = None
     score_without: float | None = None
 
     def __str__(self) -> str:
-        text = f"training samples' scores without them correlate by {self.correlation:.4f} with those of all"
+        text = (
+            f"training samples' scores without them correlate by {self.correlation:.4f} with those of all, "
+            f"move by {self.shift:+.3g} on average"
+        )
         if self.scoring is None:
             return text
         name = "R²" if self.scoring == "r2" else "AUC"
@@ -230,8 +236,9 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
     with np.errstate(divide="ignore", invalid="ignore"):
         both = zip(before, after, strict=True)
         correlation = float(np.mean([np.corrcoef(*scores)[0, 1] for scores in both]))
+    shift = max(np.mean(after - before, axis=1).tolist(), key=abs)
     if y is None:
-        return TrainingShift(correlation)
+        return TrainingShift(correlation, shift)
     y, classes = np.asarray(y), getattr(model, "classes_", None)
     if len(y) != len(values):
         raise ValueError(f"training has {len(y)} labels for {len(values)} samples; give one each.")
@@ -245,7 +252,7 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
             "the labels that it was fitted to."
         )
     scorer = get_scorer(scoring)
-    return TrainingShift(correlation, scoring, *(float(scorer(*pair, y)) for pair in pairs))
+    return TrainingShift(correlation, shift, scoring, *(float(scorer(*pair, y)) for pair in pairs))
 
 
 def feature_weights(model: Any) -> np.ndarray:
