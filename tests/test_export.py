@@ -10,6 +10,8 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from typer.testing import CliRunner
 
@@ -17,7 +19,9 @@ import suquan
 from suquan import align_features
 from suquan.cli._app import app
 from suquan.export import SCORERS, export_model
+from suquan.export.score import normalise
 from suquan.methods import METHODS
+from suquan.ranking import TIES, SampleOperator
 
 RSCRIPT = shutil.which("Rscript")
 needs_r = pytest.mark.skipif(RSCRIPT is None, reason="no Rscript: install Debian's r-base-core")
@@ -143,6 +147,16 @@ def test_scorers_follow_the_rules_for_ties_and_missing_values(method, ties, kind
     missing = "ignore" if kind == "missing" else "error"
     model = fit(method, "three", X, ties=ties, missing=missing)
     assert_scores(model, X, tmp_path / "model", [scorer])
+
+
+@given(
+    st.lists(st.sampled_from([np.nan, -0.0, 0.0, 1.0, 1.0 + 2**-52, 5e-324, -1e300]), min_size=2),
+    st.sampled_from(sorted(TIES)),
+)
+def test_the_scorer_in_numpy_ranks_as_the_package_does(x, ties):
+    f = np.sort(np.random.default_rng(len(x)).standard_normal(len(x)))
+    operator = SampleOperator.from_samples(np.array([x]), ties=ties, missing="ignore")
+    assert_allclose(normalise(np.array(x), f, ties), operator.apply(f)[0], atol=1e-12)
 
 
 @pytest.mark.parametrize("scorer", [pytest.param("score.R", marks=needs_r), "score.py"])

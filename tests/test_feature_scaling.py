@@ -16,6 +16,7 @@ from suquan import (
     SuquanClassifierCV,
     SuquanRegressor,
     SuquanRegressorCV,
+    checkpoint_fit,
     compare,
     load_model,
     make_target_quantiles,
@@ -362,6 +363,27 @@ def test_blocks_on_dask_give_the_same(shape, method, loss):
     assert_allclose(scores_of(model, samples), expected, atol=1e-5)
     scores = model.transform(samples) @ model.coef_.T + model.intercept_
     assert_allclose(scores_of(model, samples), scores.reshape(expected.shape), atol=1e-9)
+
+
+def test_workers_and_checkpoints_give_the_same(tmp_path):
+    da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
+    blocks, model = da.from_array(X, chunks=(20, P)), make_model("logistic", "crossfit")
+    expected = model.fit(blocks, TWO).coef_
+    with checkpoint_fit(tmp_path):
+        model.fit(blocks, TWO)
+        passes = sorted(tmp_path.glob("pass-*.npz"))
+        for path in passes[len(passes) // 2 :]:  # as if it had been stopped there
+            path.unlink()
+        assert_array_equal(model.fit(blocks, TWO).coef_, expected)
+        with pytest.raises(ValueError, match="made with other parameters"):
+            model.set_params(feature_scaling="none").fit(blocks, TWO)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    model.set_params(feature_scaling="std")
+    with (
+        distributed.LocalCluster(processes=False, **options) as cluster,
+        distributed.Client(cluster),
+    ):
+        assert_array_equal(model.fit(blocks, TWO).coef_, expected)
 
 
 @pytest.mark.parametrize("value", ["mad", None, True])
