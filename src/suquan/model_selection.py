@@ -391,6 +391,9 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         paired difference.
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, class_weight, loss, tol, max_iter
         As in :class:`SuquanClassifier`; "balanced" counts the classes of each fold's training samples.
+    feature_scaling : {"none", "std"}, default="none"
+        As in :class:`SuquanClassifier`; the deviations are those of each fold's training samples, so that
+        folds share no Gram matrix and selection takes longer.
     max_rounds : int or list of int, default=None
         A list is chosen from.
     n_targets : int or list of int, default=None
@@ -449,6 +452,7 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         ties: str = "average",
         missing: str = "error",
         fit_intercept: bool = True,
+        feature_scaling: str = "none",
         class_weight: Any = None,
         loss: Any = "auto",
         tol: float = 1e-4,
@@ -477,6 +481,8 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
         Any scikit-learn scorer; None: R².
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, loss, huber_delta, tol, max_iter
         As in :class:`SuquanRegressor`.
+    feature_scaling : {"none", "std"}, default="none"
+        As in :class:`SuquanClassifierCV`.
 
     Attributes
     ----------
@@ -516,6 +522,7 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
         ties: str = "average",
         missing: str = "error",
         fit_intercept: bool = True,
+        feature_scaling: str = "none",
         loss: Any = "squared",
         huber_delta: float = 1.35,
         tol: float = 1e-4,

@@ -31,7 +31,7 @@ from suquan.targets import make_target_quantiles
 
 __all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
 
-SCHEMA = 2  # models may have several targets since 2
+SCHEMA = 3  # models may have several targets since 2, feature_scaling since 3
 _MODELS = (SuquanClassifier, SuquanRegressor, SuquanClassifierCV, SuquanRegressorCV)
 ESTIMATORS: dict[str, type] = {
     cls.__name__: cls for cls in (QuantileNormalizer, SupervisedQuantileNormalizer, *_MODELS)

@@ -10,7 +10,7 @@ from suquan.plotting._targets import nearest_target
 from suquan.report._model import largest_weights, target_rows
 
 TARGET = ("target", "share", "singular_value", "nearest", "distance")  # in the JSON object
-HIDDEN = {"class_names", "class_counts"}  # told in a line of their own
+HIDDEN = {"class_names", "class_counts", "label_options"}  # told in other words
 
 
 def run(options: Inspect, output: Output) -> None:
@@ -29,6 +29,7 @@ def run(options: Inspect, output: Output) -> None:
         **{key: value for key, value in file.summary.items() if key not in HIDDEN},
         "ties": model.ties,
         "missing": model.missing,
+        "feature scaling": getattr(model, "feature_scaling", "none"),
         "feature names": "yes" if hasattr(model, "feature_names_in_") else "no",
     }
     output.table(["what", "value"], [[name, number(value)] for name, value in facts.items()])
