@@ -25,6 +25,8 @@ Product = Callable[[Array], Array]
 
 # Relative residual of the last Newton step: 10⁻⁴ of the gap are left, where the usual one would leave a tenth.
 _LAST_FORCING = 1e-2
+# A step that was not solved so accurately sees less than the gap: it must be this much below what is asked.
+_INACCURATE = 0.1
 _MAX_HALVINGS = 40
 # Share of the secant's curvature that Newton's model has at least, at first and after long steps failed.
 _FIRST_DAMPING, _MOST_DAMPING = 0.1, 1.0
@@ -165,8 +167,8 @@ def newton(
     Returns the last point of each fit, the Newton steps to it, and its relative gap before the last one.
 
     A fit ends once half its squared Newton decrement, ½ gᵀH⁻¹g, is at most `tol` times its objective, or times
-    `floor` where that is larger, and the step to the next point was solved accurately; or where no step lowers
-    its objective.
+    `floor` where that is larger, and the step to the next point was solved accurately or the gap before it was
+    a tenth of that; or where no step lowers its objective.
     """
     points = list(points)
     criterion, n_iter = np.full(len(points), np.inf), np.zeros(len(points), dtype=int)
@@ -188,7 +190,7 @@ def newton(
             problem.max_products,
         )
         slope = dots(gradient, step)
-        done = accurate | (criterion[running] <= tol)
+        done = accurate | (criterion[running] <= _INACCURATE * tol)
         criterion[running] = 0.5 * np.abs(slope) / scale  # a rising slope is rounding
         n_iter[running] += 1
         lengths = _move(problem, points, running, step, slope)
