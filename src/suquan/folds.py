@@ -18,6 +18,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 from threadpoolctl import threadpool_limits
 
+from suquan.calibration import fit_calibration
 from suquan.fitting import (
     Samples,
     Settings,
@@ -41,6 +42,22 @@ from suquan.targets import learn_target
 
 # Largest size of the blocks of knots; beyond it the features are touched in every round.
 KNOT_GRAMS_BYTES = 1 << 30
+
+
+class FoldScores(NamedTuple):
+    """What several models make of the samples of one fold, which they have not seen.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_models,)
+    losses : ndarray of shape (n_models,)
+        Mean loss, for classes; else 0.
+    outputs : ndarray of shape (n_models, n_test, n_outputs)
+    """
+
+    scores: np.ndarray
+    losses: np.ndarray
+    outputs: np.ndarray
 
 
 class Candidate(NamedTuple):
@@ -101,6 +118,11 @@ class RankedData(Samples):
     def weights_in(self, settings: Settings, train: np.ndarray) -> np.ndarray:
         """Weights of the samples `train` in a fit to them."""
         return fit_weights(settings, self.weights[train], self.labels[train])
+
+    def codes(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of the classes of the samples `rows`, whose classes are known."""
+        classes: Any = self.classes
+        return np.searchsorted(classes, self.labels[rows])
 
     def smoothness_unit(self, settings: Settings, rows: np.ndarray) -> float:
         """What useful strengths of smoothness grow with, from the samples `rows`."""
@@ -173,11 +195,25 @@ class RankedData(Samples):
         train: np.ndarray,
         test: np.ndarray,
         scorer: OutputScorer,
-    ) -> np.ndarray:
-        """Score of every candidate on the samples `test` after a fit to `train`."""
+    ) -> FoldScores:
+        """Scores of every candidate on the samples `test` after a fit to `train`."""
         with threadpool_limits(1):
             fits = self.fit(settings, candidates, train)
-            return scorer(self.outputs(fits, train, test), self.labels[test])
+            return self.score_outputs(self.outputs(fits, train, test), test, scorer)
+
+    def score_outputs(
+        self, outputs: Sequence[np.ndarray], test: np.ndarray, scorer: OutputScorer
+    ) -> FoldScores:
+        """Scores of several models by their outputs for the samples `test`."""
+        losses = np.zeros(len(outputs))
+        if self.loss.is_classification:
+            used = self.used[test]
+            y, s = self.y[test][used], np.full(used.sum(), 1.0 / used.sum())
+            n_outputs = self.loss.n_outputs
+            losses[:] = [
+                self.loss.value(y, u[used][:, 0] if n_outputs == 1 else u[used], s) for u in outputs
+            ]
+        return FoldScores(scorer(outputs, self.labels[test]), losses, np.stack(outputs))
 
     def outputs(
         self, fits: Sequence[tuple[np.ndarray, JointFit]], train: np.ndarray, test: np.ndarray
@@ -193,10 +229,69 @@ class RankedData(Samples):
         ]
 
 
-def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: str) -> Splits:
+class OutOfFold(NamedTuple):
+    """Scores that samples got from models which had not seen them; a sample may be there several times.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
+        As `decision_function` gives them.
+    samples : ndarray of shape (n_rows,), int
+        Which sample a row is of.
+    shifts : ndarray of the shape of `scores`
+        What the classes of all these samples give without features, less what those of the row's training
+        samples give. Folds hold out what they do not train on: without these shifts a class that is rarer in
+        training is more frequent in the test, and small scores would point the wrong way.
+    """
+
+    scores: np.ndarray
+    samples: np.ndarray
+    shifts: np.ndarray
+
+    @classmethod
+    def of(
+        cls, data: RankedData, settings: Settings, splits: Splits, outputs: Sequence[np.ndarray]
+    ) -> OutOfFold:
+        """Outputs of one setting for the test samples of every split, each (n_test, n_outputs)."""
+        classes: Any = data.classes
+        samples = np.concatenate([test for _, test in splits])
+        scores = decision_values(np.concatenate(outputs), classes)
+
+        def constant(rows: np.ndarray) -> np.ndarray:
+            rows = rows[data.used[rows]]
+            best = data.loss.best_constant(data.y[rows], data.weights_in(settings, rows))
+            return decision_values(best[None], classes)[0]
+
+        if not settings.fit_intercept:
+            return cls(scores, samples, np.zeros_like(scores))
+        everyone = constant(np.unique(samples))
+        shifts = [np.repeat([everyone - constant(a)], len(b), axis=0) for a, b in splits]
+        return cls(scores, samples, np.concatenate(shifts))
+
+    def calibrate(self, kind: str | None, data: RankedData, settings: Settings) -> Any:
+        """Calibration of the shifted scores, or None; one of R rows of a sample has 1/R of its weight."""
+        if kind is None:
+            return None
+        rows, place, counts = np.unique(self.samples, return_inverse=True, return_counts=True)
+        weights = (data.weights_in(settings, rows) / counts)[place]
+        used, scores = weights > 0.0, self.scores + self.shifts
+        codes = data.codes(self.samples[used])
+        return fit_calibration(kind, scores[used], codes, weights[used])
+
+
+def make_splits(
+    cv: Any,
+    data: RankedData,
+    rows: np.ndarray,
+    seed: int,
+    name: str,
+    *,
+    for_calibration: Any = None,
+) -> Splits:
     """Splits of the samples `rows` by the parameter `cv` of this name, as indices of all samples.
 
-    None stands for 3 folds, 5 times, stratified for classes. Every split has all classes on both sides.
+    None stands for 3 folds, 5 times, stratified for classes. Every split has all classes on both sides, and at
+    least two test samples of each where their scores are `for_calibration`.
     """
     has_classes = data.loss.is_classification
     if cv is None:
@@ -219,6 +314,14 @@ def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: st
                 raise ValueError(
                     f"split {number} of {name} has no {side} sample of class {missing.tolist()[0]!r}; use "
                     "fewer folds, stratified ones, or other groups."
+                )
+        if for_calibration is not None:
+            counts = np.bincount(data.codes(test[data.used[test]]), minlength=len(classes))
+            if counts.min() < 2:
+                raise ValueError(
+                    "calibration needs at least two test samples of each class in every fold; split "
+                    f"{number} of {name} has {counts.min()} of class {classes.tolist()[np.argmin(counts)]!r}. "
+                    "Use fewer folds, give more samples, or choose calibration=None."
                 )
     return splits
 
@@ -270,21 +373,28 @@ class OutputScorer:
             raise ValueError(f"scoring={scoring!r} does not fit {task}: {error}") from error
         return made
 
-    def __call__(self, outputs: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
-        """Scores of several models on the same samples, (n_models,)."""
+    def __call__(
+        self, outputs: Sequence[np.ndarray], labels: np.ndarray, probabilities: Any = None
+    ) -> np.ndarray:
+        """Scores of several models on the same samples, (n_models,).
+
+        `probabilities` of the classes, (n_samples, n_classes), are those of the first in place of its loss's.
+        """
         classes = self.classes
         if classes is not None and len(classes) == 2 and self.scoring == "roc_auc":
             u = np.stack([decision_values(u, classes) for u in outputs])
             return roc_auc(u, labels == classes[1])
+        if probabilities is not None:
+            return np.array([self._of_output(outputs[0], labels, probabilities)])
         return np.array([self._of_output(u, labels) for u in outputs])
 
     def of_model(self, model: Any, X: np.ndarray, labels: np.ndarray) -> float:
         """Score of any fitted estimator."""
         return float(self.scorer(model, X, labels))
 
-    def _of_output(self, u: np.ndarray, labels: np.ndarray) -> float:
+    def _of_output(self, u: np.ndarray, labels: np.ndarray, probabilities: Any = None) -> float:
         kind = _KnownRegressor if self.classes is None else _KnownClassifier
-        known = kind(u, self.loss, self.classes)
+        known = kind(u, self.loss, self.classes, probabilities)
         return self.of_model(known, np.zeros((len(labels), 1)), labels)
 
 
@@ -301,14 +411,18 @@ def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
 class _Known(BaseEstimator):
     """Estimator whose outputs on the next samples are known, for scorers that ask an estimator."""
 
-    def __init__(self, u: np.ndarray, loss: Loss, classes: Any = None) -> None:
-        self.u, self.loss, self.classes = u, loss, classes
+    def __init__(
+        self, u: np.ndarray, loss: Loss, classes: Any = None, probabilities: Any = None
+    ) -> None:
+        self.u, self.loss, self.classes, self.probabilities = u, loss, classes, probabilities
         self.classes_ = classes
 
     def predict(self, X: Any) -> np.ndarray:
         """Classes or values."""
         if self.classes is None:
             return self.loss.mean(self.u)
+        if self.probabilities is not None:
+            return self.classes[np.argmax(self.probabilities, axis=1)]
         return predicted_classes(self.u, self.classes)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -327,5 +441,5 @@ class _KnownClassifier(ClassifierMixin, _Known):
         return decision_values(self.u, self.classes_)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities that follow from them."""
-        return self.loss.mean(self.u)
+        """Those that are known, or that follow from the scores."""
+        return self.loss.mean(self.u) if self.probabilities is None else self.probabilities
