@@ -46,10 +46,10 @@ def fit_calibration(
 ) -> dict[str, Any]:
     """Calibration of scores that were given to samples of known classes.
 
-    Minimises −Σ_i s_i Σ_k t_ik log p_ik, the log loss where t_ik is 1 for the sample's own class, else 0. So that
-    no probability becomes 0 or 1 because few samples were seen, t_ik is (N + 1)/(N + 2) for the own class, with N
-    the weight of that class, as in Platt; with more than two classes N is the weight of all samples. The other
-    classes share the rest.
+    Minimises −Σ_i s_i Σ_k t_ik log p_ik, the log loss where t_ik is 1 for the sample's own class, else 0. So
+    that no probability becomes 0 or 1 because few samples were seen, t_ik is (N + 1)/(N + 2) for the own class,
+    with N the weight of that class, as in Platt; with more than two classes N is the weight of all samples. The
+    other classes share the rest.
 
     - "sigmoid": p = 1/(1 + exp(−(slope·u + intercept))), slope ≥ 0, so that a higher score never means less.
     - "isotonic": p is the non-decreasing step through the targets, linear between the scores seen. It minimises

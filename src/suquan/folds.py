@@ -6,16 +6,23 @@ Scores are those of any scikit-learn scorer, of outputs that are known already.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
+from sklearn.model_selection import (
+    GroupKFold,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    check_cv,
+)
 from threadpoolctl import threadpool_limits
 
 from suquan.calibration import fit_calibration
@@ -90,7 +97,7 @@ class RankedData(Samples):
     @classmethod
     def of(cls, settings: Settings, samples: Samples, groups: Any = None) -> RankedData:
         """Rank validated samples."""
-        groups = None if groups is None else np.asarray(groups)
+        groups = None if groups is None else check_groups("groups", groups, len(samples.y))
         return cls(**vars(samples), operator=rank(settings, samples.X), groups=groups)
 
     def with_knot_grams(
@@ -229,6 +236,105 @@ class RankedData(Samples):
         ]
 
 
+class RepeatedGroupFolds:
+    """Folds that keep groups together, drawn anew in every repeat.
+
+    Parameters
+    ----------
+    n_splits : int, default=3
+    n_repeats : int, default=5
+    stratified : bool, default=True
+        Whether the folds have like shares of the classes.
+    random_state : int, default=0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from suquan.folds import RepeatedGroupFolds
+    >>> groups = np.array([1, 1, 2, 2, 3, 3])
+    >>> folds = RepeatedGroupFolds(3, 2, stratified=False).split(groups, None, groups)
+    >>> [len(np.unique(groups[test])) for _, test in folds]
+    [1, 1, 1, 1, 1, 1]
+    """
+
+    def __init__(
+        self, n_splits: int = 3, n_repeats: int = 5, stratified: bool = True, random_state: int = 0
+    ) -> None:
+        self.n_splits, self.n_repeats = n_splits, n_repeats
+        self.stratified, self.random_state = stratified, random_state
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Training and test indices of every fold."""
+        n_groups = len(np.unique(groups))
+        if n_groups < self.n_splits:
+            raise ValueError(
+                f"{self.n_splits} folds that keep groups together need at least {self.n_splits} groups; there "
+                f"are {n_groups}. Use fewer folds."
+            )
+        kind = StratifiedGroupKFold if self.stratified else GroupKFold
+        for repeat in range(self.n_repeats):
+            folds = kind(self.n_splits, shuffle=True, random_state=self.random_state + repeat)
+            yield from folds.split(X, y, groups)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Number of folds in all."""
+        return self.n_splits * self.n_repeats
+
+    def __repr__(self) -> str:
+        return f"RepeatedGroupFolds({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
+
+
+def check_groups(name: str, groups: Any, n_samples: int) -> np.ndarray:
+    """One group per sample, none of them missing; else a ValueError."""
+    groups = np.asarray(groups)
+    if groups.shape != (n_samples,):
+        raise ValueError(
+            f"{name} must hold one value for each of {n_samples} samples; got {groups.shape}."
+        )
+    missing = np.array(
+        [value is None or value != value or value == "" for value in groups.tolist()]
+    )
+    if missing.any():
+        raise ValueError(
+            f"{name} is missing for {missing.sum()} of {n_samples} samples, first for sample "
+            f"{int(np.argmax(missing))}; give every sample one, or leave these samples out."
+        )
+    return groups
+
+
+def leave_out_splits(cohorts: np.ndarray, labels: np.ndarray | None) -> Splits:
+    """Each cohort as the test set once, the others as its training set; both need all classes of `labels`."""
+    names, codes = np.unique(cohorts, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(
+            f"leaving cohorts out needs at least two; every sample is of {names.tolist()[0]!r}."
+        )
+    splits = [(np.flatnonzero(codes != k), np.flatnonzero(codes == k)) for k in range(len(names))]
+    for name, (train, test) in zip(names.tolist(), splits, strict=True):
+        for what, rows in (("has no", test), ("alone has", train)):
+            absent = [] if labels is None else np.setdiff1d(labels, labels[rows]).tolist()
+            if absent:
+                raise ValueError(
+                    f"cohort {name!r} {what} samples of class {absent[0]!r}, so that it cannot be left out and "
+                    "tested; drop its samples, merge cohorts or merge classes."
+                )
+    return splits
+
+
+def shared_groups(splits: Splits, groups: np.ndarray | None) -> str:
+    """Where test samples share a group with training samples, in words; nothing where they do not."""
+    if groups is None:
+        return ""
+    shared = [np.intersect1d(groups[train], groups[test]) for train, test in splits]
+    torn = [group for group in shared if group.size]
+    if not torn:
+        return ""
+    return (
+        f"test samples share a group with training samples (such as {torn[0].tolist()[0]!r}), so that scores "
+        f"are too good where samples of a group are alike: {len(torn)} of {len(splits)}"
+    )
+
+
 class OutOfFold(NamedTuple):
     """Scores that samples got from models which had not seen them; a sample may be there several times.
 
@@ -290,20 +396,24 @@ def make_splits(
 ) -> Splits:
     """Splits of the samples `rows` by the parameter `cv` of this name, as indices of all samples.
 
-    None stands for 3 folds, 5 times, stratified for classes. Every split has all classes on both sides, and at
+    None stands for 3 folds, 5 times, stratified for classes; these, and an integer number of folds, keep groups
+    together. Every split has all classes on both sides, and at
     least two test samples of each where their scores are `for_calibration`.
     """
     has_classes = data.loss.is_classification
-    if cv is None:
+    if data.groups is not None and (cv is None or isinstance(cv, Integral)):
+        n_folds, n_repeats = (3, 5) if cv is None else (int(cv), 1)
+        cv = RepeatedGroupFolds(n_folds, n_repeats, has_classes, seed)
+    elif cv is None:
         repeated = RepeatedStratifiedKFold if has_classes else RepeatedKFold
         cv = repeated(n_splits=3, n_repeats=5, random_state=seed)
     labels = data.labels[rows]
     groups = None if data.groups is None else data.groups[rows]
     splitter = check_cv(cv, labels, classifier=has_classes)
-    splits = [
-        (rows[train], rows[test])
-        for train, test in splitter.split(np.zeros(len(rows)), labels, groups)
-    ]
+    with warnings.catch_warnings():  # what it means that a splitter ignores groups, `compare` says
+        warnings.filterwarnings("ignore", "The groups parameter is ignored")
+        parts = list(splitter.split(np.zeros(len(rows)), labels, groups))
+    splits = [(rows[train], rows[test]) for train, test in parts]
     if not splits:
         raise ValueError(f"{name} gave no splits; give an integer, a splitter or a list of splits.")
     classes: Any = data.classes
@@ -321,7 +431,7 @@ def make_splits(
                 raise ValueError(
                     "calibration needs at least two test samples of each class in every fold; split "
                     f"{number} of {name} has {counts.min()} of class {classes.tolist()[np.argmin(counts)]!r}. "
-                    "Use fewer folds, give more samples, or choose calibration=None."
+                    "Use fewer folds, give more samples, or choose calibration=None (--calibration none)."
                 )
     return splits
 

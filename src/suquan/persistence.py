@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from suquan import _model_zip as container
 from suquan._model_zip import ModelFileError, require
 from suquan._version import __version__
+from suquan.folds import RepeatedGroupFolds
 from suquan.linear_model import METHODS, SuquanClassifier, SuquanRegressor
 from suquan.methods import resolve_method
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
@@ -36,11 +37,21 @@ _MODELS = (SuquanClassifier, SuquanRegressor, SuquanClassifierCV, SuquanRegresso
 ESTIMATORS: dict[str, type] = {
     cls.__name__: cls for cls in (QuantileNormalizer, SupervisedQuantileNormalizer, *_MODELS)
 }
-# scikit-learn's splitters that numbers describe; made again from them at load.
-SPLITTERS = (
-    "GroupKFold", "KFold", "LeaveOneOut", "RepeatedKFold", "RepeatedStratifiedKFold",
-    "StratifiedGroupKFold", "StratifiedKFold",
-)  # fmt: skip
+# Splitters that numbers describe; made again from them at load.
+SPLITTERS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        splitting.GroupKFold,
+        splitting.KFold,
+        splitting.LeaveOneOut,
+        splitting.PredefinedSplit,
+        splitting.RepeatedKFold,
+        splitting.RepeatedStratifiedKFold,
+        splitting.StratifiedGroupKFold,
+        splitting.StratifiedKFold,
+        RepeatedGroupFolds,
+    )
+}
 # Parameters that older files do not have, and that then were not what is the default now.
 _BEFORE = {"calibration": None}
 # Parameters that may be a function or a distribution: their values are kept.
@@ -309,7 +320,7 @@ class _Encoder:
         kind = type(value).__name__
         if ESTIMATORS.get(kind) is type(value):
             return self.estimator(value)
-        if kind in SPLITTERS and type(value) is getattr(splitting, kind):
+        if SPLITTERS.get(kind) is type(value):
             held = {**getattr(value, "cvargs", {}), **vars(value)}
             names = [key for key in inspect.signature(type(value)).parameters if key in held]
             parameters = {key: self.value(held[key], name) for key in names}
@@ -366,8 +377,7 @@ class _Decoder:
             case "estimator":
                 return self._estimator(encoded)
             case "splitter":
-                name = SPLITTERS[SPLITTERS.index(encoded["class"])]
-                return getattr(splitting, name)(**self.value(encoded["parameters"]))
+                return SPLITTERS[encoded["class"]](**self.value(encoded["parameters"]))
             case kind:
                 raise ModelFileError(f"model.json holds a value of unknown kind {kind!r}.")
 
