@@ -267,13 +267,15 @@ class Normalize(RankOptions, TableOptions, ClusterOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Options):
-    """Run an experiment of the SUQUAN paper.
+    """Run an experiment of the SUQUAN paper, or one of ours.
 
-    Makes tables, figures, and a report with the paper's numbers beside ours.
+    Makes tables, figures, and a report, with the paper's numbers beside ours where it has some.
     """
 
-    experiment: Literal["simulated", "cifar10", "expression", "several"] = argument(
-        "simulated, cifar10, expression or several.", "EXPERIMENT"
+    experiment: Literal[
+        "simulated", "cifar10", "expression", "several", "calibration", "platforms", "kendall"
+    ] = argument(
+        "simulated, cifar10, expression, several, calibration, platforms or kendall.", "EXPERIMENT"
     )
     protocol: Literal["quick", "paper"] = opt(
         "quick", "quick: for a laptop; paper: as the paper did, hours or more."
