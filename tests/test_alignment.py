@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics import r2_score, roc_auc_score
 
 import suquan
 from suquan import align_features
@@ -54,6 +55,73 @@ def test_missing_features_are_skipped_and_the_lost_weight_is_told(data, model):
     )
     assert model.missing == "error"
     assert hasattr(model, "feature_names_in_")
+
+
+@pytest.mark.parametrize("task", ["two", "three", "values"])
+def test_training_samples_tell_what_the_missing_features_are_worth(data, task):
+    X, y = data
+    u = np.log(X.to_numpy()).sum(axis=1)
+    labels = {"two": y, "three": np.digitize(u, [-2, 2]), "values": u}[task]
+    kind = suquan.SuquanRegressor if task == "values" else suquan.SuquanClassifier
+    model = kind("fixed", alpha=0.1).fit(X, labels)
+    third = NAMES[::3]
+    with pytest.warns(UserWarning, match="10 of the model's 30"):
+        aligned = align_features(
+            model, X.iloc[[0]].drop(columns=third), max_lost=1.0, training=(X, labels)
+        )
+    dropped = X.copy()
+    dropped[third] = np.nan
+    without = kind("fixed", alpha=0.1, missing="ignore").fit(X, labels)
+    if task == "values":
+        before, after = model.predict(X), without.predict(dropped)
+        expected = [r2_score(labels, before), r2_score(labels, after)]
+        rho = np.corrcoef(before, after)[0, 1]
+    elif task == "two":
+        before, after = model.decision_function(X), without.decision_function(dropped)
+        expected = [roc_auc_score(y == "control", scores) for scores in (before, after)]
+        rho = np.corrcoef(before, after)[0, 1]
+    else:
+        before, after = model.decision_function(X), without.decision_function(dropped)
+        chances = model.predict_proba(X), without.predict_proba(dropped)
+        expected = [roc_auc_score(labels, each, multi_class="ovr") for each in chances]
+        rho = np.mean([np.corrcoef(before[:, k], after[:, k])[0, 1] for k in range(3)])
+    shift = aligned.training
+    assert shift.scoring == {"two": "roc_auc", "three": "roc_auc_ovr", "values": "r2"}[task]
+    assert_allclose([shift.score, shift.score_without], expected)
+    assert_allclose(shift.correlation, rho)
+    moved = np.reshape(after - before, (60, -1)).mean(axis=0)
+    assert_allclose(shift.shift, moved[np.argmax(np.abs(moved))])
+    assert 0.3 < shift.correlation < 0.999
+    assert f"correlate by {rho:.4f}" in str(shift)
+
+
+def test_training_samples_may_lack_labels_and_nothing_may_be_missing(data, model):
+    X, y = data
+    with pytest.warns(UserWarning, match="1 of the model's 30"):
+        shift = align_features(model, X.iloc[:, 1:], training=(X.to_numpy(), None)).training
+    assert shift.scoring is None
+    assert "AUC" not in str(shift)
+    assert align_features(model, X).training is None
+    whole = align_features(model, X, training=(X, y)).training
+    assert whole.score == whole.score_without
+    assert_allclose(whole.correlation, 1.0)
+    with pytest.raises(ValueError, match=r"30 features .*correlate by .*AUC .*at most 0.0% may be"):
+        align_features(model, X.iloc[:, 1:], max_lost=0.0, training=(X, y))
+
+
+def test_training_samples_that_do_not_fit_are_refused(data, model):
+    X, y = data
+    for training, match in [
+        ((X.iloc[:, 1:], y), "training samples: 1 of the model's 30 features"),
+        ((X, y[1:]), "59 labels for 60 samples"),
+        ((X, np.where(y == "case", "ill", "well")), r"labels are \['ill', 'well'\]"),
+        ((X.iloc[:20], np.full(20, "case")), "labels are"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            align_features(model, X, training=training)
+    normalizer = suquan.QuantileNormalizer().fit(X)
+    with pytest.raises(ValueError, match="QuantileNormalizer does not"):
+        align_features(normalizer, X, training=(X, y))
 
 
 def test_one_sample_alone_scores_as_in_a_batch(data, model):

@@ -457,6 +457,49 @@ def test_predict_drops_extra_features_and_tells_what_missing_ones_cost(data, mod
     succeed("predict", model, tmp_path / "heavy.csv", "--max-lost", "1", "-o", tmp_path / "s.csv")
 
 
+def test_predict_tells_what_the_missing_features_are_worth_to_training_samples(
+    data, model, tmp_path
+):
+    frame = pd.read_csv(data / "table.csv")
+    frame.drop(columns=["GENE1", "GENE5", "GENE6", "GENE9"]).iloc[:1].to_csv(
+        tmp_path / "one.csv", index=False
+    )
+    one = ["predict", model, tmp_path / "one.csv", "--max-lost", "1", "--training"]
+    labels = ["--labels", data / "labels.csv"]
+    loaded = suquan.load_model(model)
+    known = pd.read_csv(data / "labels.csv", index_col=0).loc[frame["sample"], "relapse"]
+    use = known.notna().to_numpy()
+    with pytest.warns(UserWarning, match="4 of the model's 12"):
+        shift = suquan.align_features(
+            loaded,
+            frame[["GENE0", "GENE2", "GENE3", "GENE4", "GENE7", "GENE8", "GENE10", "GENE11"]],
+            max_lost=1.0,
+            training=(frame.iloc[use, 1:], known[use]),
+        ).training
+    told = succeed(*one, data / "table.csv", *labels).stderr
+    assert sum("correlate" in line for line in told.splitlines()) == 1
+    assert f"{shift}" in told
+    for table in ("table.csv", "turned.tsv"):
+        shown = json.loads(succeed(*one, data / table, *labels, "--json").stdout)
+        assert_allclose(shown["training"]["score_without"], shift.score_without)
+        assert_allclose(shown["training"]["correlation"], shift.correlation)
+    succeed(*one, data / "own.csv")  # the label is its own column
+    assert "4 of the model's 12 features" in fail(
+        *one[:3], "--max-lost", "0.01", "--training", data / "table.csv", *labels
+    )
+    frame.drop(columns="GENE1").to_csv(tmp_path / "lacks.csv", index=False)
+    message = fail(*one, tmp_path / "lacks.csv", *labels)
+    assert "lacks.csv: 1 of the model's 12 features" in message
+    assert "relapse" in fail(*one, data / "table.csv")
+    fail(*one[:-1], *labels, code=2)
+    for kept in (loaded, suquan.SuquanClassifier("fixed").fit(frame.iloc[use, 1:], known[use])):
+        suquan.save_model(kept, tmp_path / "by_hand.suquan")  # it does not tell where labels are
+        one[1] = tmp_path / "by_hand.suquan"
+        told = json.loads(succeed(*one, data / "table.csv", "--json").stdout)["training"]
+        assert told["scoring"] is None
+        assert 0 < told["correlation"] < 1
+
+
 def test_predict_refuses_what_it_cannot_use(data, model, tmp_path):
     normalizer = suquan.QuantileNormalizer("normal").fit(np.eye(12))
     suquan.save_model(normalizer, tmp_path / "n.suquan")
@@ -641,6 +684,20 @@ def test_inspect_reads_every_kind_of_model(tmp_path):
     for path in sorted(stored.glob("*.suquan")):
         assert suquan.load_model(path).__class__.__name__ in succeed("inspect", path).stdout
         json.loads(succeed("inspect", path, "--json").stdout)
+
+
+def test_scaled_features_from_fit_to_report(data, tmp_path):
+    path = tmp_path / "m.suquan"
+    labels = ["--labels", data / "labels.csv", "--label", "relapse", "--feature-scaling", "std"]
+    succeed("fit", data / "table.csv", *labels, *QUICK, "-o", path)
+    assert suquan.load_model(path).best_estimator_.feature_scaling == "std"
+    assert "feature scaling" in succeed("inspect", path).stdout
+    methods = ["--methods", "uniform,bnd", "--inner-cv", "2x1", "--out", tmp_path / "out"]
+    succeed("compare", data / "table.csv", *labels, *QUICK, *methods)
+    assert suquan.load_model(tmp_path / "out" / "model.suquan").feature_scaling == "std"
+    report = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "--feature-scaling std" in report
+    fail("fit", data / "table.csv", *labels, "--feature-scaling", "mad", "-o", path, code=2)
 
 
 def test_several_targets_from_fit_to_score(data, tmp_path):

@@ -197,7 +197,10 @@ def test_other_kinds_are_refused_with_advice(tmp_path, data, address):
 # ---------------------------------------------------------------------------------------- fit and predict
 
 
-@pytest.mark.parametrize("label", [["relapse"], ["marker", "--task", "regression"]])
+@pytest.mark.parametrize(
+    "label",
+    [["relapse"], ["relapse", "--feature-scaling", "std"], ["marker", "--task", "regression"]],
+)
 def test_a_fit_on_a_cluster_is_the_fit_in_memory(tmp_path, data, table, address, label):
     method = ["--method", "crossfit" if label == ["relapse"] else "f0"]
     paths = tmp_path / "here.suquan", tmp_path / "there.suquan"
@@ -252,12 +255,15 @@ def test_classes_and_values_are_scored_too(tmp_path, data, address, label):
     assert read_csv(tmp_path / "there.csv") == read_csv(tmp_path / "here.csv")
 
 
-def test_missing_features_are_told_once_and_gaps_by_their_row(tmp_path, table, model, address):
+def test_missing_features_are_told_once_and_gaps_by_their_row(
+    tmp_path, data, table, model, address
+):
     fewer = Table(table.values[:, 1:], table.sample_names, table.feature_names[1:])
     write_table(fewer, tmp_path / "x.parquet")
     arguments = ["predict", model, tmp_path / "x.parquet", "--scheduler", address]
-    result = succeed(*arguments, "--max-lost", "0.9")
+    result = succeed(*arguments, "--max-lost", "0.9", "--training", data / "x.h5ad")
     assert result.stderr.count("1 of the model's 12 features are missing") == 1
+    assert len(re.findall(r"correlate by 0\.\d+ .* AUC 0\.\d+ → 0\.\d+", result.stderr)) == 1
     assert len(result.stdout.splitlines()) == N + 1
     assert "are missing" in fail(*arguments, "--max-lost", "0")
     gaps = table.values.copy()

@@ -39,6 +39,8 @@ VARIANTS = [
     suquan.QuantileNormalizer(missing="ignore", ties="mean_rank"),
     *(suquan.SuquanClassifier(method) for method in ("fixed", "svd", "joint", "f0", "bnd", "spav")),
     suquan.SuquanClassifier("matrix"),
+    suquan.SuquanClassifier("bnd", feature_scaling="std"),
+    suquan.SuquanRegressor(feature_scaling="std", missing="ignore"),
     *(suquan.SuquanRegressor(method) for method in ("multi", "matrix")),
     suquan.SupervisedQuantileNormalizer("multi", n_targets=1),
     suquan.SuquanClassifierCV("multi", alphas=2, cv=3),

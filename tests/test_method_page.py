@@ -57,7 +57,7 @@ def test_every_displayed_formula_has_a_check_of_the_same_text():
 
 
 def test_the_page_is_short():
-    assert len(PAGE.splitlines()) <= 210
+    assert len(PAGE.splitlines()) <= 220
 
 
 # ---------------------------------------------------------------------------------- one problem for all
@@ -192,6 +192,22 @@ def sets():
                 assert np.sum(found) == pytest.approx(0.0, abs=1e-9)
                 assert name == "spav" or np.mean(found**2) <= 1.0 + 1e-12
                 assert name == "f0" or np.all(np.diff(found) >= -1e-12)
+
+
+@checks("scaled")
+def scaled():
+    """Ω(w) = (1 − l1_ratio)·Σ_j σ_j²·w_j² + l1_ratio·Σ_j σ_j·|w_j|"""
+    X, y, f = make_problem()
+    sigma = np.std(matrices(X) @ f, axis=0)
+    for method, l1_ratio in (("fixed", 0.0), ("fixed", 0.4), ("bnd", 0.4)):
+        given = {"alpha": 0.02, "l1_ratio": l1_ratio, "feature_scaling": "std"}
+        model = SuquanClassifier(method, init=f, **given).fit(X, y)
+        w, u = model.coef_[0], model.decision_function(X)
+        ridge, l1 = np.sum((sigma * w) ** 2), np.sum(sigma * np.abs(w))
+        penalty = (1 - l1_ratio) * ridge + l1_ratio * l1
+        np.testing.assert_allclose(
+            np.mean(np.log1p(np.exp(-y * u))) + 0.02 * penalty, model.objective_
+        )
 
 
 @checks("matrix")

@@ -6,11 +6,49 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
 
 from suquan.ranking import as_samples, raise_missing
 
-__all__ = ["AlignedSamples", "align_features"]
+__all__ = ["AlignedSamples", "TrainingShift", "align_features"]
+
+
+@dataclass(frozen=True)
+class TrainingShift:
+    """How far the scores of training samples move when features are dropped there.
+
+    The model was fitted to these samples: the two numbers tell what the features are worth, not how good the
+    model is on new samples.
+
+    Attributes
+    ----------
+    correlation : float
+        Of the scores with all features and of those without; of several classes the mean. NaN where either are
+        all the same.
+    shift : float
+        Mean change of the scores; of several classes the largest in size.
+    scoring : {"roc_auc", "roc_auc_ovr", "r2"} or None
+        For two classes, more, or values; None without labels.
+    score, score_without : float or None
+        With all features, and without those that are dropped.
+    """
+
+    correlation: float
+    shift: float
+    scoring: str | None = None
+    score: float | None = None
+    score_without: float | None = None
+
+    def __str__(self) -> str:
+        text = (
+            f"training samples' scores without them correlate by {self.correlation:.4f} with those of all, "
+            f"move by {self.shift:+.3g} on average"
+        )
+        if self.scoring is None:
+            return text
+        name = "R²" if self.scoring == "r2" else "AUC"
+        return f"{text}, {name} {self.score:.4f} → {self.score_without:.4f}"
 
 
 @dataclass(frozen=True)
@@ -30,6 +68,8 @@ class AlignedSamples:
         Given features that the model does not have; they were dropped.
     lost : float
         Share of Σ|w| at the missing features, or of the features for a model without coefficients.
+    training : TrainingShift or None
+        What dropping the missing features does to the training samples, where they were given.
     """
 
     model: Any
@@ -37,10 +77,16 @@ class AlignedSamples:
     missing: np.ndarray
     extra: np.ndarray
     lost: float
+    training: TrainingShift | None = None
 
 
 def align_features(
-    model: Any, X: Any, feature_names: Any = None, *, max_lost: float = 0.2
+    model: Any,
+    X: Any,
+    feature_names: Any = None,
+    *,
+    max_lost: float = 0.2,
+    training: tuple[Any, Any] | None = None,
 ) -> AlignedSamples:
     """Bring samples with other features into the order of a model's features, by name.
 
@@ -59,6 +105,9 @@ def align_features(
     max_lost : float, default=0.2
         Largest share of Σ|w| (over all classes and targets) that the missing features may carry. For a
         normaliser, which has no w, the largest share of its features.
+    training : (X, y), default=None
+        Training samples, a data frame or an array with the model's features in their order, and their labels or
+        None: then the result also tells how far their scores move when the same features are dropped there.
 
     Returns
     -------
@@ -67,7 +116,8 @@ def align_features(
     Raises
     ------
     ValueError
-        If more is lost, names are repeated, or the model has no names and another number of features.
+        If more is lost, names are repeated, the model has no names and another number of features, or the
+        training samples lack features too or have other labels than the model.
 
     Warns
     -----
@@ -106,17 +156,24 @@ def align_features(
                 stacklevel=2,
             )
         nothing = np.array([], dtype=str)
-        return AlignedSamples(_nameless(model), values, nothing, nothing, 0.0)
+        shift = _training_shift(model, training, np.ones(model.n_features_in_, dtype=bool))
+        return AlignedSamples(_nameless(model), values, nothing, nothing, 0.0, shift)
     given = np.array([str(name) for name in feature_names])
     if len(given) != values.shape[1]:
         raise ValueError(
             f"there are {len(given)} feature names for {values.shape[1]} features; give one for each."
         )
-    return _by_name(model, values, given, np.array([str(name) for name in names]), max_lost)
+    names = np.array([str(name) for name in names])
+    return _by_name(model, values, given, names, max_lost, training)
 
 
 def _by_name(
-    model: Any, values: np.ndarray, given: np.ndarray, names: np.ndarray, max_lost: float
+    model: Any,
+    values: np.ndarray,
+    given: np.ndarray,
+    names: np.ndarray,
+    max_lost: float,
+    training: tuple[Any, Any] | None,
 ) -> AlignedSamples:
     place = {name: k for k, name in enumerate(given.tolist())}
     if len(place) != len(given):
@@ -137,12 +194,14 @@ def _by_name(
     if hasattr(model, "coef_"):
         weight, what = np.abs(feature_weights(model)).sum(axis=0), "weight (sum of |w|)"
     lost = float(weight[~found].sum() / weight.sum()) if weight.any() else 0.0
+    shift = _training_shift(model, training, found) if found.any() else None
     if not found.all():
         tell = (
             f"{np.count_nonzero(~found)} of the model's {len(names)} features are missing, first "
             f"{str(names[~found][0])!r}: {lost:.1%} of its {what} is lost"
         )
         if not found.any() or lost > max_lost:
+            tell += "" if shift is None else f" ({shift})"
             raise ValueError(
                 f"{tell}, and at most {max_lost:.1%} may be. Give a table with the model's features, or raise "
                 "the limit if you accept the loss."
@@ -150,7 +209,50 @@ def _by_name(
         warnings.warn(tell + "; they are skipped.", UserWarning, stacklevel=3)
     extra = given[~np.isin(given, names)]
     used = _nameless(model, skip_missing=not found.all())
-    return AlignedSamples(used, aligned, names[~found], extra, lost)
+    return AlignedSamples(used, aligned, names[~found], extra, lost, shift)
+
+
+def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShift | None:
+    """What dropping all features but those `found` does to training samples; None where none are given."""
+    if training is None:
+        return None
+    X, y = training
+    if not hasattr(model, "predict"):
+        raise ValueError(
+            f"training is for models that score; a {type(model).__name__} does not. Leave training out."
+        )
+    try:
+        whole = align_features(model, X, max_lost=0.0)
+    except ValueError as error:
+        raise ValueError(f"training samples: {error}") from error
+    values = whole.values.astype(np.float64)
+    values[:, ~found] = np.nan
+    without = _nameless(model, skip_missing=not found.all())
+    pairs = [(whole.model, whole.values), (without, values)]
+    before, after = (
+        np.reshape(getattr(one, "decision_function", one.predict)(samples), (len(values), -1)).T
+        for one, samples in pairs
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        both = zip(before, after, strict=True)
+        correlation = float(np.mean([np.corrcoef(*scores)[0, 1] for scores in both]))
+    shift = max(np.mean(after - before, axis=1).tolist(), key=abs)
+    if y is None:
+        return TrainingShift(correlation, shift)
+    y, classes = np.asarray(y), getattr(model, "classes_", None)
+    if len(y) != len(values):
+        raise ValueError(f"training has {len(y)} labels for {len(values)} samples; give one each.")
+    if classes is None:
+        scoring = "r2"
+    elif np.array_equal(np.unique(y), classes):
+        scoring = "roc_auc" if len(classes) == 2 else "roc_auc_ovr"
+    else:
+        raise ValueError(
+            f"the training labels are {np.unique(y).tolist()} and the model's classes {classes.tolist()}; give "
+            "the labels that it was fitted to."
+        )
+    scorer = get_scorer(scoring)
+    return TrainingShift(correlation, shift, scoring, *(float(scorer(*pair, y)) for pair in pairs))
 
 
 def feature_weights(model: Any) -> np.ndarray:

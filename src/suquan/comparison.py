@@ -38,7 +38,15 @@ from suquan._comparison_tables import (
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__
 from suquan.calibration import apply_calibration, check_calibration
-from suquan.fitting import Settings, check_method, check_real, decision_values, encode, make_start
+from suquan.fitting import (
+    Settings,
+    check_method,
+    check_real,
+    decision_values,
+    encode,
+    make_start,
+    scale_operator,
+)
 from suquan.folds import (
     Candidate,
     FoldScores,
@@ -56,6 +64,7 @@ from suquan.losses import make_loss
 from suquan.methods import METHODS, Method, resolve_method
 from suquan.model_selection import alpha_grid, choose, make_candidates, smoothness_grid
 from suquan.objective import W_TOL, Splits, make_design
+from suquan.ranking import column_moments, deviations
 from suquan.solvers.linear import RidgeDesign
 from suquan.statistics import corrected_difference
 from suquan.target_sets import TargetSet
@@ -143,7 +152,7 @@ def compare(
         values where y holds other than whole numbers.
     **parameters
         Of :class:`SuquanClassifier` or :class:`SuquanRegressor`, for all learned and fixed methods:
-        `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi".
+        `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi"; `feature_scaling` also for "raw".
 
     Returns
     -------
@@ -451,31 +460,31 @@ class _Study:
         self, name: str, train: np.ndarray, test: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Training and test samples as the model sees them; nothing is learned from the test samples."""
-        data = self.data
+        data, settings, p = self.data, self.settings, self.data.operator.n_features
+        weights, is_scaled = data.weights_in(settings, train), settings.feature_scaling == "std"
         if name == "raw":
             mean, std = np.nanmean(data.X[train]), np.nanstd(data.X[train])
-            scale = std if std > 0 else 1.0
-            A, A_test = (np.nan_to_num((data.X[rows] - mean) / scale) for rows in (train, test))
-        else:
-            settings = replace(self.settings, init=name)
-            weights = data.weights_in(settings, train)
-            ranked, p = data.operator.take(train), data.operator.n_features
-            learn = partial(learn_target, data.X[train], operator=ranked, sample_weight=weights)
-            f = make_start(settings, p, p, learn)
-            A, A_test = ranked.apply(f), data.operator.take(test).apply(f)
-        return A, A_test
+            A, A_test = ((data.X[rows] - mean) / (std or 1.0) for rows in (train, test))
+            if is_scaled:
+                sd = deviations(partial(column_moments, A, weights), p, float(np.nanmax(np.abs(A))))
+                A, A_test = A / sd, A_test / sd
+            return np.nan_to_num(A), np.nan_to_num(A_test)
+        ranked = data.operator.take(train)
+        learn = partial(learn_target, data.X[train], operator=ranked, sample_weight=weights)
+        f = make_start(replace(settings, init=name), p, p, learn)
+        ranked = scale_operator(ranked, f, weights) if is_scaled else ranked
+        return ranked.apply(f), replace(data.operator.take(test), scale=ranked.scale).apply(f)
 
     def with_grams(self, n_jobs: int | None) -> _Study:
         """The study with one Gram matrix of all samples per target that does not look at them.
 
         Its sub-blocks serve all folds and alphas, and the blocks of knots those of the learned targets. For
-        more samples than features it does not pay.
+        more samples than features it does not pay; scaled features are those of one training set alone.
         """
         n_samples, n_features = self.data.operator.n_samples, self.data.operator.n_features
-        if n_samples > n_features:
+        if n_samples > n_features or self.settings.feature_scaling != "none":
             return self
-        everyone = np.arange(n_samples)
-        grams = {}
+        everyone, grams = np.arange(n_samples), {}
         for name in self.methods:
             if name in FIXED and name not in DATA_TARGETS and self.settings.l1_ratio == 0:
                 A = self._samples(name, everyone, everyone[:0])[0]

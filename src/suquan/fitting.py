@@ -10,19 +10,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn import model_selection as splitting
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    check_cv,
-)
 from sklearn.utils import check_random_state, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -44,7 +38,10 @@ from suquan.ranking import (
     TIES,
     SampleOperator,
     check_choice,
+    check_integer,
+    check_real,
     check_sample_weight,
+    deviations,
     validate_data,
 )
 from suquan.target_sets import find_target_set
@@ -108,6 +105,7 @@ class Settings:
     huber_delta: float = 1.35
     class_weight: Any = None
     n_targets: int | None = None
+    feature_scaling: str = "none"
 
     @classmethod
     def of(cls, estimator: Any) -> Settings:
@@ -142,34 +140,15 @@ class Settings:
 def _check_ranges(settings: Settings) -> None:
     check_choice("ties", settings.ties, TIES)
     check_choice("missing", settings.missing, MISSING)
+    check_choice("feature_scaling", settings.feature_scaling, ("none", "std"))
     for name, interval in _INTERVALS.items():
         check_real(name, getattr(settings, name), interval, name in ("alpha", "smoothness"))
-    _check_integer("max_iter", settings.max_iter, 1)
-    _check_integer("n_repeats", settings.n_repeats, 1)
+    check_integer("max_iter", settings.max_iter, 1)
+    check_integer("n_repeats", settings.n_repeats, 1)
     if settings.max_rounds is not None:
-        _check_integer("max_rounds", settings.max_rounds, 1)
+        check_integer("max_rounds", settings.max_rounds, 1)
     if isinstance(settings.cv, Integral):
-        _check_integer("cv", settings.cv, 2)
-
-
-def check_real(name: str, value: Any, interval: str, optional: bool = False) -> None:
-    """Raise a ValueError where a parameter is not a number in its interval, nor None where that will do."""
-    if value is None and optional:
-        return
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    high = 1.0 if interval.endswith("1]") else np.inf
-    if not is_number or not 0.0 <= value <= high or (value == 0.0 and interval[0] == "("):
-        kind = f"None or a number in {interval}" if optional else f"a number in {interval}"
-        raise ValueError(f"{name} must be {kind}; got {value!r}.")
-    if np.isinf(value):
-        raise ValueError(f"{name} must be finite; got {value!r}.")
-
-
-def _check_integer(name, value, low, high=None) -> None:
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_integer or value < low or (high is not None and value > high):
-        limits = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise ValueError(f"{name} must be an integer, {limits}; got {value!r}.")
+        check_integer("cv", settings.cv, 2)
 
 
 # -- samples and labels -----------------------------------------------------------------------------
@@ -261,7 +240,7 @@ def check_method(settings: Settings, samples: Samples) -> None:
             "quantile normalisation needs at least two features to rank; got n_features = 1."
         )
     if settings.n_knots is not None:
-        _check_integer("n_knots", settings.n_knots, 2, n_features)
+        check_integer("n_knots", settings.n_knots, 2, n_features)
     _check_targets(settings, n_features)
     name, loss = settings.method.name, samples.loss
     other = "Choose another method, such as 'crossfit'."
@@ -409,6 +388,20 @@ def standardize_start(f: np.ndarray, n_knots: int) -> np.ndarray:
     return g / rms
 
 
+def scale_features(settings: Settings, problem: Any, g: np.ndarray) -> Any:
+    """The problem whose penalty is that of w times the features' deviations at the start g, where asked for."""
+    if settings.feature_scaling == "none":
+        return problem
+    f = read_at_grid(g, problem.operator.n_features)
+    return replace(problem, operator=scale_operator(problem.operator, f, problem.s))
+
+
+def scale_operator(operator: Any, f: np.ndarray, weights: np.ndarray) -> Any:
+    """Samples with every feature over the standard deviation of its values T_i f; 1 where that is 0."""
+    moments = partial(operator.column_moments, weights, f)
+    return operator.scaled(1.0 / deviations(moments, len(f), float(np.max(np.abs(f)))))
+
+
 # -- folds ------------------------------------------------------------------------------------------
 
 
@@ -429,7 +422,8 @@ def crossfit_splits(
         return _random_splits(settings, y[used], groups, has_classes)
     place = np.where(used, np.cumsum(used) - 1, -1)
     splits = []
-    for train, test in check_cv(settings.cv, y, classifier=has_classes).split(y, y, groups):
+    splitter = splitting.check_cv(settings.cv, y, classifier=has_classes)
+    for train, test in splitter.split(y, y, groups):
         if len(np.intersect1d(train, test)):
             raise ValueError("cv: a split holds out samples that it also trains on.")
         test = place[test]
@@ -461,10 +455,8 @@ def _random_splits(
             "learned in-sample instead; give more samples, or choose method='joint'."
         )
         return None
-    if groups is None:
-        kind = StratifiedKFold if stratified else KFold
-    else:
-        kind = StratifiedGroupKFold if stratified else GroupKFold
+    grouped = "KFold" if groups is None else "GroupKFold"
+    kind = getattr(splitting, f"Stratified{grouped}" if stratified else grouped)
     rng = check_random_state(settings.random_state)
     seeds = rng.randint(np.iinfo(np.int32).max, size=settings.n_repeats)
     small = np.min_scalar_type(len(y))  # fifteen lists of samples are long
@@ -492,6 +484,7 @@ def fit_samples(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any)
     problem = make_problem(settings, rank(settings, X, names), loss, y, weights)
     learn = partial(learn_target, X, operator=problem.operator, sample_weight=weights)
     g = make_start(settings, X.shape[1], problem.n_knots, learn)
+    problem = scale_features(settings, problem, g)
     del X, learn, samples  # a copy that validation made is not needed any more
     solve(estimator, settings, problem, g, splits, classes)
 
@@ -524,7 +517,7 @@ def solve(
         estimator.n_targets_, estimator.singular_values_ = len(fit.g), fit.singular_values
         estimator.duality_gap_ = fit.gap
         estimator.target_quantiles_ = estimator.target_quantiles_[: fit.n_shown]
-    estimator.coef_, estimator.intercept_ = fit.w, fit.b
+    estimator.coef_, estimator.intercept_ = problem.operator.unscale(fit.w), fit.b
     estimator.alpha_, estimator.smoothness_ = problem.alpha, problem.smoothness
     estimator.objective_, estimator.objective_history_ = fit.objective, np.array(fit.history)
     estimator.n_rounds_, estimator.n_iter_ = fit.n_rounds, fit.n_iter

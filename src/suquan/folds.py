@@ -36,6 +36,7 @@ from suquan.fitting import (
     make_start,
     predicted_classes,
     rank,
+    scale_features,
     warn_nothing_to_rank,
 )
 from suquan.losses import Loss
@@ -106,14 +107,16 @@ class RankedData(Samples):
         """The same data with the blocks of knots of all samples, where they pay for that many fits.
 
         With them a round costs the same for any number of features. They need a ridge penalty, at least as many
-        features as samples, few knots, and values without long ties.
+        features as samples, few knots, values without long ties, and features that are not scaled, which those
+        of every training set are in their own way.
         """
         n_samples, n_features = self.operator.n_samples, self.operator.n_features
         numbers = {c.method.knots(settings.n_knots, n_features) for c in candidates}
         n_knots = min(numbers, default=n_features)
         n_rounds = n_folds * sum(max(c.max_rounds, bool(c.method.norm)) for c in candidates)
         pays = n_knots < n_features and n_samples <= min(n_features, n_rounds)
-        if not pays or settings.l1_ratio > 0 or len(numbers) > 1:
+        unfit = settings.l1_ratio > 0 or settings.feature_scaling != "none"
+        if not pays or unfit or len(numbers) > 1:
             return self
         n_entries = n_samples * n_features * self.loss.n_outputs
         dtype = np.dtype(np.float64 if n_entries <= FLOAT64_ENTRIES else np.float32)
@@ -172,6 +175,7 @@ class RankedData(Samples):
             )
         learn = partial(learn_target, X, operator=self.operator, sample_weight=self.weights)
         g = make_start(settings, X.shape[1], problem.n_knots, learn)
+        problem = scale_features(settings, problem, g)
         fits: list[JointFit]
         if settings.method.norm:
             fits = [
@@ -193,6 +197,8 @@ class RankedData(Samples):
             everyone = np.ones(len(self.y), dtype=bool)
             splits = crossfit_splits(settings, self.loss, self.y, self.groups, everyone)
             fits = fit_grid(problem, g, candidates, settings.steps, splits)
+        if problem.operator.scale is not None:
+            fits = [replace(fit, w=problem.operator.unscale(fit.w)) for fit in fits]
         return [(problem.expand(fit.g), fit) for fit in fits]
 
     def score(

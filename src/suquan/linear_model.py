@@ -268,6 +268,11 @@ default="crossfit"
         the target's mean, 0.
     fit_intercept : bool, default=True
         Whether b is fitted; otherwise it is 0.
+    feature_scaling : {"none", "std"}, default="none"
+        "std": Ω is that of the σ_j w_j, where σ_j is the weighted standard deviation of feature j over the
+        training samples after normalisation to the start, `init` (of the values that are not missing; 1 where
+        it is 0). With an intercept that is as if the normalised features were standardised before the fit.
+        The model stays a function of one sample: `coef_` is in the units of :meth:`transform`.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, as in scikit-learn; "balanced" counts the classes of the training samples.
     loss : {"auto", "logistic", "softmax"} or Loss, default="auto"
@@ -358,6 +363,7 @@ default="crossfit"
         ties: str = "average",
         missing: str = "error",
         fit_intercept: bool = True,
+        feature_scaling: str = "none",
         class_weight: Any = None,
         loss: Any = "auto",
         tol: float = 1e-4,
@@ -454,7 +460,7 @@ default="crossfit"
         How f is learned; see :class:`SuquanClassifier`.
     alpha, smoothness, l1_ratio, init, max_rounds, departure, n_knots, cv, n_repeats, ties, missing
         As in :class:`SuquanClassifier`.
-    fit_intercept, tol, max_iter, n_targets, random_state, verbose
+    fit_intercept, feature_scaling, tol, max_iter, n_targets, random_state, verbose
         As in :class:`SuquanClassifier`.
     loss : {"squared", "huber", "poisson"} or Loss, default="squared"
         "huber": (y − u)² up to a residual of `huber_delta`, linear beyond. "poisson": half the deviance of
@@ -498,6 +504,7 @@ default="crossfit"
         ties: str = "average",
         missing: str = "error",
         fit_intercept: bool = True,
+        feature_scaling: str = "none",
         loss: Any = "squared",
         huber_delta: float = 1.35,
         tol: float = 1e-4,

@@ -424,6 +424,9 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         None: the probabilities of the loss.
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, class_weight, loss, tol, max_iter
         As in :class:`SuquanClassifier`; "balanced" counts the classes of each fold's training samples.
+    feature_scaling : {"none", "std"}, default="none"
+        As in :class:`SuquanClassifier`; the deviations are those of each fold's training samples, so that
+        folds share no Gram matrix and selection takes longer.
     max_rounds : int or list of int, default=None
         A list is chosen from.
     n_targets : int or list of int, default=None
@@ -491,6 +494,7 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         ties: str = "average",
         missing: str = "error",
         fit_intercept: bool = True,
+        feature_scaling: str = "none",
         class_weight: Any = None,
         loss: Any = "auto",
         tol: float = 1e-4,
@@ -530,6 +534,8 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
         Any scikit-learn scorer; None: R².
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, loss, huber_delta, tol, max_iter
         As in :class:`SuquanRegressor`.
+    feature_scaling : {"none", "std"}, default="none"
+        As in :class:`SuquanClassifierCV`.
 
     Attributes
     ----------
@@ -569,6 +575,7 @@ class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
         ties: str = "average",
         missing: str = "error",
         fit_intercept: bool = True,
+        feature_scaling: str = "none",
         loss: Any = "squared",
         huber_delta: float = 1.35,
         tol: float = 1e-4,

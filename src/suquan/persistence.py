@@ -32,7 +32,8 @@ from suquan.targets import make_target_quantiles
 
 __all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
 
-SCHEMA = 3  # models may have several targets since 2, calibrated probabilities since 3
+# Models may have several targets since 2, calibrated probabilities and scaled features since 3.
+SCHEMA = 3
 _MODELS = (SuquanClassifier, SuquanRegressor, SuquanClassifierCV, SuquanRegressorCV)
 ESTIMATORS: dict[str, type] = {
     cls.__name__: cls for cls in (QuantileNormalizer, SupervisedQuantileNormalizer, *_MODELS)

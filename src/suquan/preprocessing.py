@@ -277,7 +277,7 @@ default="crossfit"
         chooses by the type of y.
     alpha, smoothness, l1_ratio, init, max_rounds, departure, n_knots, cv, n_repeats, ties, missing
         As in :class:`SuquanClassifier`.
-    fit_intercept, tol, max_iter, n_targets, random_state, verbose
+    fit_intercept, feature_scaling, tol, max_iter, n_targets, random_state, verbose
         As in :class:`SuquanClassifier`.
     huber_delta : float, default=1.35
         As in :class:`SuquanRegressor`.
@@ -325,6 +325,7 @@ default="crossfit"
         ties: str = "average",
         missing: str = "error",
         fit_intercept: bool = True,
+        feature_scaling: str = "none",
         huber_delta: float = 1.35,
         tol: float = 1e-4,
         max_iter: int = 500,

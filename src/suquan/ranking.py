@@ -6,7 +6,9 @@ Normalisation, targets and all models call this, and have their input checked he
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,15 @@ from scipy import sparse
 from sklearn.utils import validation
 from sklearn.utils.validation import _check_sample_weight, check_array
 
-from suquan._blocks import for_each_block, is_dask_array, sum_over_blocks
+from suquan._blocks import for_each_block, is_dask_array, over_blocks, sum_over_blocks
 from suquan._kernels import operators
 
 TIES = {"average": operators.AVERAGE, "first": operators.FIRST, "mean_rank": operators.MEAN_RANK}
 MISSING = ("error", "ignore")
 # Types that are ranked as they are, integers of 64 bits too; scikit-learn's checks turn others into the first.
 RANKED_DTYPES = [np.float64, np.float32, *(np.dtype(c).type for c in np.typecodes["AllInteger"])]
+# Standard deviations up to this share of the largest value are rounding.
+_NO_DEVIATION = 1e-12
 # What the kernels take instead of knots where there are none.
 _NO_NODE, _NO_PART = np.empty(0, np.int64), np.empty(0)
 
@@ -104,6 +108,27 @@ def check_choice(name: str, value: Any, known: Any) -> None:
     if not isinstance(value, str) or value not in known:
         names = ", ".join(repr(k) for k in known)
         raise ValueError(f"{name} must be one of {names}; got {value!r}.")
+
+
+def check_real(name: str, value: Any, interval: str, optional: bool = False) -> None:
+    """Raise a ValueError where a parameter is not a number in its interval, nor None where that will do."""
+    if value is None and optional:
+        return
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    high = 1.0 if interval.endswith("1]") else np.inf
+    if not is_number or not 0.0 <= value <= high or (value == 0.0 and interval[0] == "("):
+        kind = f"None or a number in {interval}" if optional else f"a number in {interval}"
+        raise ValueError(f"{name} must be {kind}; got {value!r}.")
+    if np.isinf(value):
+        raise ValueError(f"{name} must be finite; got {value!r}.")
+
+
+def check_integer(name: str, value: Any, low: int, high: int | None = None) -> None:
+    """Raise a ValueError where a parameter is not an integer in its range."""
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer or value < low or (high is not None and value > high):
+        limits = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise ValueError(f"{name} must be an integer, {limits}; got {value!r}.")
 
 
 def raise_missing(X: np.ndarray, n_observed: np.ndarray, feature_names: Any = None) -> None:
@@ -223,6 +248,9 @@ class SampleOperator:
     ties : {"average", "first", "mean_rank"}
     n_jobs : int or None
         Threads over blocks of samples.
+    scale : ndarray of shape (n_features,) or None
+        Factors of the rows of every T_i, the features: then all methods are those of diag(scale)·T_i. A model
+        w on top of it is the model scale·w of the samples as they are, and its penalty that of w / scale.
     """
 
     codes: np.ndarray
@@ -230,6 +258,7 @@ class SampleOperator:
     has_ties: np.ndarray
     ties: str = "average"
     n_jobs: int | None = None
+    scale: np.ndarray | None = None
 
     @classmethod
     def from_samples(
@@ -300,11 +329,24 @@ class SampleOperator:
         """Operator of the samples `rows` (any NumPy index)."""
         parts = (self.codes, self.n_observed, self.has_ties)
         codes, n_observed, has_ties = (np.ascontiguousarray(part[rows]) for part in parts)
-        return SampleOperator(codes, n_observed, has_ties, self.ties, self.n_jobs)
+        return SampleOperator(codes, n_observed, has_ties, self.ties, self.n_jobs, self.scale)
+
+    def scaled(self, scale: np.ndarray) -> SampleOperator:
+        """The same samples with these factors of the features."""
+        return replace(self, scale=scale)
+
+    def unscale(self, W: np.ndarray) -> np.ndarray:
+        """Weights of the samples as they are, for weights W of these, (n_weights, n_targets · n_features)."""
+        if self.scale is None:
+            return W
+        return np.reshape(np.reshape(W, (-1, self.n_features)) * self.scale, W.shape)
 
     def apply(self, f: np.ndarray, *, dtype: Any = np.float64, gap: float = 0.0) -> np.ndarray:
         """Normalised samples T_i f, of shape (n_samples, n_features); `gap` stands for a missing value."""
-        return self._fill(np.empty(self.codes.shape, dtype), operators.apply_rows, [f], gap)
+        out = self._fill(np.empty(self.codes.shape, dtype), operators.apply_rows, [f], gap)
+        if self.scale is not None:
+            out *= self.scale
+        return out
 
     def adjoint(
         self,
@@ -319,6 +361,7 @@ class SampleOperator:
         """
         node, part, width = (_NO_NODE, _NO_PART, self.n_features) if knots is None else knots
         out = np.empty((self.n_samples, width)) if out is None else out
+        w = self.unscale(w)
         return self._fill(out, operators.adjoint_rows, [w], node, part)
 
     def scores(self, W: np.ndarray, f: np.ndarray) -> np.ndarray:
@@ -329,17 +372,19 @@ class SampleOperator:
         """
         targets = np.atleast_2d(f)
         total = np.zeros((self.n_samples, len(W)))
-        for part, target in zip(np.split(W, len(targets), axis=1), targets, strict=True):
+        parts = np.split(self.unscale(W), len(targets), axis=1)
+        for part, target in zip(parts, targets, strict=True):
             total += self._fill(np.empty_like(total), operators.score_rows, [part, target])
         return total
 
     def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i f, of shape (n_features,), without the single terms."""
-        return self._sum(False, c, f)
+        total = self._sum(False, c, f)
+        return total if self.scale is None else total * self.scale
 
     def sum_adjoint(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_iᵀ w, of shape (n_features,), without the single terms."""
-        return self._sum(True, c, w)
+        return self._sum(True, c, self.unscale(w))
 
     def _sum(self, is_adjoint: bool, c: np.ndarray, vector: np.ndarray) -> np.ndarray:
         c = np.ascontiguousarray(c, dtype=np.float64)
@@ -360,7 +405,46 @@ class SampleOperator:
         steps = np.zeros((self.n_features, self.n_features))
         c = np.ascontiguousarray(c, dtype=np.float64)
         operators.sum_operator_rows(c, self.codes, flag, mask, TIES[self.ties], steps)
-        return np.cumsum(steps, axis=1, out=steps)
+        np.cumsum(steps, axis=1, out=steps)
+        return steps if self.scale is None else steps * self.scale[:, None]
+
+    def column_moments(self, s: np.ndarray, f: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        """:func:`column_moments` of the normalised samples T_i f."""
+
+        def of_block(rows: slice) -> np.ndarray:
+            return column_moments(self.take(rows).apply(f, gap=np.nan), s[rows], centre)
+
+        parts = over_blocks(of_block, self.codes.shape, n_jobs=self.n_jobs)
+        return sum(parts, start=np.zeros((3, self.n_features)))
+
+
+def column_moments(A: np.ndarray, s: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Σ_i s_i, Σ_i s_i d_ij and Σ_i s_i d_ij² for d = A − centre, NaN left out, of shape (3, n_features)."""
+    d = A - centre
+    weights = np.where(np.isnan(d), 0.0, s[:, None])
+    d = np.nan_to_num(d)
+    return np.stack([weights.sum(axis=0), (weights * d).sum(axis=0), (weights * d**2).sum(axis=0)])
+
+
+def deviations(
+    moments: Callable[[np.ndarray], np.ndarray], n_features: int, size: float
+) -> np.ndarray:
+    """Weighted standard deviation of every column, 1 where it is 0 but for rounding, or nothing is known.
+
+    Parameters
+    ----------
+    moments : callable
+        Gives :func:`column_moments` for a centre of the columns; asked twice, so that no digits are lost.
+    n_features : int
+    size : float
+        Largest absolute value in the columns.
+    """
+    total, first, _ = moments(np.zeros(n_features))
+    total = np.maximum(total, np.finfo(float).tiny)
+    mean = first / total
+    _, first, second = moments(mean)
+    sd = np.sqrt(np.maximum(second / total - (first / total) ** 2, 0.0))
+    return np.where(sd > _NO_DEVIATION * size, sd, 1.0)
 
 
 def normalize(operator: SampleOperator, f: np.ndarray, dtype: np.dtype) -> np.ndarray:

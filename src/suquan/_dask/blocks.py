@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -138,6 +138,11 @@ def rank_block(X: Any, rows: BlockRows, ties: str, missing: str) -> list[RankedB
     return [RankedBlock(**vars(rows.labels.take(k)), operator=operator.take(k)) for k in parts]
 
 
+def scale_block(parts: list[RankedBlock], scale: np.ndarray) -> list[RankedBlock]:
+    """The same samples with factors of the features."""
+    return [replace(part, operator=part.operator.scaled(scale), memo={}) for part in parts]
+
+
 class Blocks:
     """Ranked blocks that live on Dask.
 
@@ -171,6 +176,13 @@ class Blocks:
         with self._readable_errors():
             self._blocks = dask.persist(*ranked)
         self.kept_bytes = _KEPT_SHARE * _memory()
+
+    def scale(self, scale: np.ndarray) -> None:
+        """Give the features of all samples these factors; no ranks are copied."""
+        shared = _shared(scale)
+        tasks = self._each(scale_block, shared)
+        with self._readable_errors():
+            self._blocks = dask.persist(*tasks)
 
     def sum(self, function: Callable[..., Arrays], *arguments: Any) -> Arrays:
         """One pass: the sums over the blocks of the arrays that ``function(part, *arguments)`` gives."""

@@ -23,6 +23,7 @@ from suquan.fitting import (
     fit_weights,
     make_problem,
     make_start,
+    scale_features,
     solve,
 )
 from suquan.objective import Splits
@@ -60,6 +61,7 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     rules: dict[str, Any] = {"missing": settings.missing, "infinite": "error"}
     learn_start = partial(learn, take_rows(X, samples.used), sample_weight=weights, **rules)
     g = make_start(settings, X.shape[1], problem.n_knots, learn_start)
+    problem = scale_features(settings, problem, g)
     solve(estimator, settings, problem, g, splits, samples.classes)
     estimator.n_passes_ = blocks.n_passes
 

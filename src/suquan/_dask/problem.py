@@ -13,6 +13,7 @@ from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._dask.linear import BlockDesign
 from suquan._dask.target import RowsRequest, loss_side
 from suquan.objective import W_TOL, FoldModels, JointProblem, Splits
+from suquan.ranking import SampleOperator
 from suquan.solvers._target_data import LossSide
 from suquan.solvers.linear import LinearFit
 
@@ -28,16 +29,23 @@ def contrast_sums(
     return [getattr(block.operator, method)(c, *arguments) for arguments in calls]
 
 
+def block_moments(block: RankedBlock, f: np.ndarray, centre: np.ndarray) -> list[np.ndarray]:
+    """Part of the weighted moments of the columns of normalised samples."""
+    return [block.operator.column_moments(block.s, f, centre)]
+
+
 def describe(block: RankedBlock) -> list[np.ndarray]:
     """Whether some sample of the block has two different values, and whether one has a missing value."""
     return [np.array([not block.operator.is_constant, not block.operator.is_complete], np.int64)]
 
 
 class BlockOperator:
-    """The sample operator of all blocks."""
+    """The sample operator of all blocks, whose features have the factors `scale`."""
 
-    def __init__(self, blocks: Blocks) -> None:
-        self.blocks = blocks
+    unscale = SampleOperator.unscale
+
+    def __init__(self, blocks: Blocks, scale: np.ndarray | None = None) -> None:
+        self.blocks, self.scale = blocks, scale
         self.n_samples, self.n_features = blocks.n_samples, blocks.n_features
 
     @cached_property
@@ -54,6 +62,15 @@ class BlockOperator:
     def is_complete(self) -> bool:
         """Whether no value is missing."""
         return not self._counts[1]
+
+    def column_moments(self, s: np.ndarray, f: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        """Moments of the columns of T_i f, in one pass; blocks have their weights."""
+        return self.blocks.sum(block_moments, f, centre)[0]
+
+    def scaled(self, scale: np.ndarray) -> BlockOperator:
+        """The same samples with these factors of the features, in their blocks from now on."""
+        self.blocks.scale(scale)
+        return BlockOperator(self.blocks, scale)
 
     def sum_matrix(self, c: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i, in one pass."""

@@ -96,6 +96,7 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
         "orientation": table.orientation,
         "n_samples": int(keep.sum()),
         "n_samples_in_table": table.n_samples,
+        "label_options": options.asked(),
         **found,
     }
     parts: dict[str, Any] = {}

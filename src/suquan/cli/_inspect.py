@@ -12,7 +12,7 @@ from suquan.plotting._targets import nearest_target
 from suquan.report._model import largest_weights, target_rows
 
 TARGET = ("target", "share", "singular_value", "nearest", "distance")  # in the JSON object
-HIDDEN = {"class_names", "class_counts"}  # told in a line of their own
+HIDDEN = {"class_names", "class_counts", "label_options"}  # told in other words
 
 
 def _calibration(model: Any) -> dict[str, Any]:
@@ -40,6 +40,7 @@ def run(options: Inspect, output: Output) -> None:
         "ties": model.ties,
         "missing": model.missing,
         **_calibration(model),
+        "feature scaling": getattr(model, "feature_scaling", "none"),
         "feature names": "yes" if hasattr(model, "feature_names_in_") else "no",
     }
     output.table(["what", "value"], [[name, number(value)] for name, value in facts.items()])

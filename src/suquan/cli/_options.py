@@ -182,6 +182,14 @@ class LabelOptions(Options):
             raise BadParameter("--sample-column is a column of --labels; give that file too")
         super().__post_init__()
 
+    def asked(self) -> dict[str, Any]:
+        """What was asked of the labels, for those of the same samples to be found again."""
+        names = [
+            item.name for item in fields(LabelOptions) if item.name in get_annotations(LabelOptions)
+        ]
+        given = {name: getattr(self, name) for name in names if name != "labels"}
+        return {name: value for name, value in given.items() if value is not None}
+
     @property
     def label_columns(self) -> list[str]:
         """Names of the columns that are read."""
@@ -211,6 +219,9 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
     n_targets: int | None = opt(
         None, "multi: most targets; else as many as the problem needs.", "N", min=1
     )
+    feature_scaling: Literal["none", "std"] = opt(
+        "none", "std: weigh features by their spread among normalised training samples."
+    )
     seed: int = opt(0, "Seed of all folds.", "N", min=0)
     n_jobs: int = opt(-1, N_JOBS, "N")
 
@@ -227,7 +238,7 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
 
     def settings(self) -> dict[str, Any]:
         """Parameters of the same names of an estimator that chooses its penalties."""
-        names = ("alphas", "smoothnesses", "ties", "missing", "n_knots")
+        names = ("alphas", "smoothnesses", "ties", "missing", "n_knots", "feature_scaling")
         return {name: getattr(self, name) for name in names}
 
 
@@ -341,6 +352,17 @@ class Predict(TableOptions, ClusterOptions):
     missing: Missing | None = opt(
         None, "Rule for missing values of present features; by default the model's."
     )
+    training: Path | None = opt(
+        None, "Training samples: tells how their scores move without the missing features.", "TABLE"
+    )
+    labels: Path | None = opt(
+        None, "Labels of --training, as in fit; else columns of its own.", "FILE"
+    )
+
+    def __post_init__(self) -> None:
+        if self.labels is not None and self.training is None:
+            raise BadParameter("--labels are those of --training; give that table too")
+        super().__post_init__()
 
     @property
     def prints_results(self) -> bool:
@@ -375,4 +397,18 @@ class Compare(ModelOptions):
     permutations: int = opt(0, "Runs with shuffled labels, to see chance.", "N", min=0)
 
 
-COMMANDS: tuple[type[Options], ...] = (Demo, Normalize, Reproduce, Fit, Predict, Inspect, Compare)
+@dataclass(frozen=True, kw_only=True)
+class Export(Options):
+    """Write a saved model as plain files.
+
+    Targets and coefficients as CSV, the rest as JSON, with scorers in R and NumPy that need no suquan.
+    """
+
+    model: Path = argument("Saved model.", "MODEL")
+    out: Path = opt(MISSING, "Folder to make; it must not exist.", "DIR", "--out", "--output", "-o")
+
+
+COMMANDS: tuple[type[Options], ...] = (
+    *(Demo, Normalize, Reproduce),
+    *(Fit, Predict, Inspect, Export, Compare),
+)

@@ -5,6 +5,7 @@ import io
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
@@ -14,10 +15,16 @@ from suquan._files import replace_file
 from suquan.alignment import AlignedSamples, align_features
 from suquan.cli._cluster import running_cluster
 from suquan.cli._fit import check_destination
-from suquan.cli._inputs import find_samples, is_array_file, open_samples, say_blocks
-from suquan.cli._options import Predict
+from suquan.cli._inputs import (
+    find_samples,
+    is_array_file,
+    load_problem,
+    open_samples,
+    say_blocks,
+)
+from suquan.cli._options import ModelOptions, Predict, TableOptions
 from suquan.cli._output import Output
-from suquan.io import TableError, iter_row_blocks
+from suquan.io import TableError, iter_row_blocks, read_table
 from suquan.persistence import ModelFile, read_model
 
 
@@ -43,10 +50,11 @@ def run(options: Predict, output: Output) -> None:
     features = file.estimator.n_features_in_ if known is None else frozenset(map(str, known))
     samples, why = find_samples(options.table, options, features=features)
     score = _score_on_blocks if in_blocks else _score_here
+    training = None if options.training is None else load_training(options, file, features)
     with running_cluster(options):
         rows: Iterable[list[Any]] = (
             [sample, *numbers, *_winner(numbers, names)]
-            for part in score(options, file.estimator, output, samples, why)
+            for part in score(options, file.estimator, output, samples, why, training)
             for sample, numbers in zip(*(column.tolist() for column in part), strict=True)
         )
         if not in_blocks or path is None:
@@ -61,14 +69,40 @@ def run(options: Predict, output: Output) -> None:
     output.keep(output=None if path is None else str(path), columns=header)
 
 
+def load_training(options: Predict, file: ModelFile, features: Any) -> tuple[Any, Any]:
+    """Training samples with the model's features, and their labels, found as those of the fit were.
+
+    No labels where the model file does not tell how: a model that was not saved by ``suquan fit``.
+    """
+    path: Any = options.training
+    asked = file.summary.get("label_options")
+    if isinstance(asked, dict):
+        known = ModelOptions(
+            table=path, labels=options.labels, layer=options.layer, missing="ignore", **asked
+        )
+        problem = load_problem(known, Output("predict", replace(options, quiet=True)))
+        X, names, y = problem.X, problem.feature_names, problem.y
+    else:
+        side, _ = find_samples(path, TableOptions(layer=options.layer), features=features)
+        table = read_table(path, samples=side, layer=options.layer)
+        X, names, y = table.values, table.feature_names, None
+    try:
+        return align_features(file.estimator, X, names, max_lost=0.0).values, y
+    except ValueError as error:
+        raise TableError(f"{path}: {error}") from error
+
+
 def _score_here(
-    options: Predict, model: Any, output: Output, samples: str, why: str
+    options: Predict, model: Any, output: Output, samples: str, why: str, training: Any
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Names and numbers of the samples, block by block."""
     n_samples = 0
     for block in iter_row_blocks(options.table, samples=samples, **options.reading()):
         names = block.feature_names
-        aligned = align_features(model, block.values, names, max_lost=options.max_lost)
+        aligned = align_features(
+            model, block.values, names, max_lost=options.max_lost, training=training
+        )
+        training = None  # told once
         if not n_samples:
             where = f"{options.table.name}: samples in {block.orientation} ({why}), "
             _say_features(output, aligned, where)
@@ -79,13 +113,15 @@ def _score_here(
 
 
 def _score_on_blocks(
-    options: Predict, model: Any, output: Output, samples: str, why: str
+    options: Predict, model: Any, output: Output, samples: str, why: str, training: Any
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The same; the blocks are scored where they are, and only scores come here."""
     table = open_samples(options.table, options, samples=samples)
     settings: dict[str, Any] = {"features": table.feature_names, "max_lost": options.max_lost}
     nobody = np.empty((0, table.n_features), table.values.dtype)
-    aligned = align_features(model, nobody, table.feature_names, max_lost=options.max_lost)
+    aligned = align_features(
+        model, nobody, table.feature_names, max_lost=options.max_lost, training=training
+    )
     say_blocks(output, options.table, table)
     _say_features(output, aligned)
     width = _score(model, np.zeros((1, model.n_features_in_))).shape[1]
@@ -107,6 +143,13 @@ def _say_features(output: Output, aligned: AlignedSamples, where: str = "") -> N
     output.keep(
         n_missing_features=len(aligned.missing), n_extra_features=n_extra, lost_weight=aligned.lost
     )
+    if aligned.training is not None:
+        n_missing = len(aligned.missing)
+        output.say(
+            f"{n_missing:,} feature{'s' * (n_missing != 1)} missing, {aligned.lost:.1%} of the weight: "
+            f"{aligned.training}"
+        )
+        output.keep(training=vars(aligned.training))
 
 
 def _say_count(output: Output, n_samples: int) -> None:

@@ -61,7 +61,7 @@ class PassData:
     def scores(self, A: Array) -> Array:
         """⟨A_k, S_i⟩ for A of shape (n_vectors, n_features, n_knots), of shape (n_samples, n_vectors)."""
         padded = np.zeros((*A.shape[:2], self.n_knots + 1))
-        padded[:, :, :-1] = A
+        padded[:, :, :-1] = A if self.operator.scale is None else A * self.operator.scale[:, None]
         out = np.empty((self.operator.n_samples, len(A)))
 
         def write(rows: slice) -> None:
@@ -81,7 +81,8 @@ class PassData:
             knot_sums(c[rows], self.positions, self.edges, *self.operator._rows(rows), total)
             return total
 
-        return sum(self._pass(part, shape[0]))[:, :, :-1]
+        total = sum(self._pass(part, shape[0]))[:, :, :-1]
+        return total if self.operator.scale is None else total * self.operator.scale[:, None]
 
     def _pass(self, function: Any, n_vectors: int) -> list:
         shape = self.operator.codes.shape

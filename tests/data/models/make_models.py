@@ -49,6 +49,7 @@ def make_models():
         ).fit(X, two),
         "classifier_temperature": suquan.SuquanClassifierCV("fixed", **selection).fit(X, three),
         "classifier_multi": suquan.SuquanClassifier("multi", n_targets=2).fit(named(X), three),
+        "classifier_scaled": suquan.SuquanClassifier("bnd", feature_scaling="std").fit(X, three),
         "classifier_matrix": suquan.SuquanClassifier("matrix", n_knots=6).fit(X, two),
         "regressor": suquan.SuquanRegressor("bnd", init=np.linspace(-1, 1, 12)).fit(X, u),
         "regressor_cv": suquan.SuquanRegressorCV(**selection).fit(named(X), u),

@@ -1,0 +1,129 @@
+"""A fitted model as plain files that others can score with: CSV, JSON, and scorers in R and NumPy.
+
+``suquan export`` calls :func:`export_model`. The scorers `score.R` and `score.py` are beside this file.
+"""
+
+import csv
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from suquan._files import replaced
+from suquan._version import __version__
+
+__all__ = ["export_model"]
+
+SCORERS = ("score.R", "score.py")
+
+
+def export_model(
+    model: Any,
+    directory: Any,
+    *,
+    class_names: Iterable[str] | None = None,
+    summary: dict[str, Any] | None = None,
+) -> Path:
+    """Write a fitted model to a new folder of plain files.
+
+    ===================== ==================================================================================
+    ``targets.csv``       a row per place, lowest first; a column per target
+    ``coefficients.csv``  a row per feature; a column per score, with several targets per score and target
+    ``model.json``        intercepts, names of scores and classes, rules for ties and missing values, versions
+    ``score.R, score.py`` reference scorers: base R, and NumPy
+    ===================== ==================================================================================
+
+    The score of two classes is one number, > 0 for the second. In regression the scorers give the predicted
+    value.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted classifier or regressor of this library.
+    directory : path
+        Must not exist; it is there whole or not at all.
+    class_names : iterable of str, default=None
+        What to call ``classes_``; None: their own names.
+    summary : dict, default=None
+        What to record about the training.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    FileExistsError
+        If the folder exists.
+    ValueError
+        If the model does not score.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from suquan import SuquanClassifier
+    >>> from suquan.datasets import make_corrupted_classification
+    >>> from suquan.export import export_model
+    >>> X, y = make_corrupted_classification(60, 30, random_state=0)
+    >>> model = SuquanClassifier(random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sorted(os.listdir(export_model(model, os.path.join(folder, "model"))))
+    ['coefficients.csv', 'model.json', 'score.R', 'score.py', 'targets.csv']
+    """
+    check_is_fitted(model)
+    path = Path(directory)
+    if not hasattr(model, "predict"):
+        raise ValueError(
+            f"a {type(model).__name__} normalises and does not score; export a classifier or regressor."
+        )
+    if path.exists() or path.is_symlink():
+        raise FileExistsError(f"{path} exists; give the name of a folder that does not.")
+    classes = None
+    if hasattr(model, "classes_"):
+        classes = [str(name) for name in (model.classes_ if class_names is None else class_names)]
+    targets, p = model._targets, model.n_features_in_
+    W, b = model.coef_.reshape(len(model.intercept_), len(targets), p), model.intercept_
+    if classes is not None and len(classes) == 2 and len(b) == 2:  # as decision_function has it
+        W, b = W[1:] - W[:1], b[1:] - b[:1]
+    scores = ["prediction"] if classes is None else ["score"] if len(b) == 1 else classes
+    copies = [f"__{k + 1}" for k in range(len(targets))] if len(targets) > 1 else [""]
+    names = getattr(model, "feature_names_in_", None)
+    features = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
+    told = {
+        "format": "suquan export 1",
+        "suquan": __version__,
+        "estimator": type(model).__name__,
+        "training": summary or {},
+        "classes": classes,
+        "calibration": None,
+        "scores": scores,
+        "loss": model._fitted_loss.name,
+        "n_features": p,
+        "n_targets": len(targets),
+        "named": names is not None,
+        "ties": model.ties,
+        "missing": model.missing,
+        "intercept": b.tolist(),
+    }
+    with replaced(path) as new:
+        new.mkdir()
+        columns = [f"target{copy}" for copy in copies]
+        _write(new / "targets.csv", ["place", *columns], range(1, p + 1), targets)
+        columns = [score + copy for score in scores for copy in copies]
+        _write(new / "coefficients.csv", ["feature", *columns], features, W.reshape(-1, p))
+        (new / "model.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+        for name in SCORERS:
+            shutil.copyfile(Path(__file__).with_name(name), new / name)
+    return path
+
+
+def _write(path: Path, header: list[str], names: Iterable[Any], columns: np.ndarray) -> None:
+    """Write a table of names and numbers, the numbers with all their digits."""
+    with path.open("x", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([name, *row] for name, row in zip(names, columns.T.tolist(), strict=True))

@@ -1,0 +1,392 @@
+"""feature_scaling="std": features are penalised in units of their deviations, wherever models are fitted."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from reference import operator_matrix
+from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
+
+from suquan import (
+    SupervisedQuantileNormalizer,
+    SuquanClassifier,
+    SuquanClassifierCV,
+    SuquanRegressor,
+    SuquanRegressorCV,
+    checkpoint_fit,
+    compare,
+    load_model,
+    make_target_quantiles,
+    save_model,
+)
+from suquan.fitting import standardize_start
+from suquan.losses import Logistic
+from suquan.matrix_model import target_basis
+from suquan.methods import METHODS
+from suquan.objective import JointProblem, Steps, fit_method
+from suquan.ranking import SampleOperator, deviations
+from suquan.solvers.knot_grams import KnotProblem, knot_grams
+from suquan.solvers.matrix_data import BlockData, PassData
+from suquan.targets import read_at_grid
+
+N, P = 70, 12
+RNG = np.random.default_rng(0)
+X = np.round(RNG.standard_normal((N, P)) * np.linspace(0.3, 2.0, P) + np.arange(P) / 4, 1)  # ties
+VALUES = X[:, :6] @ RNG.standard_normal(6) + RNG.standard_normal(N)
+TWO = np.median(VALUES) < VALUES
+THREE = np.digitize(VALUES, np.quantile(VALUES, [1 / 3, 2 / 3]))
+WEIGHTS = RNG.uniform(0.2, 2.0, N)
+LABELS = {"squared": VALUES, "logistic": TWO, "softmax": THREE}
+
+
+def make_model(loss, method="fixed", **parameters):
+    kind = SuquanRegressor if loss == "squared" else SuquanClassifier
+    return kind(method, loss=loss, feature_scaling="std", random_state=0, **parameters)
+
+
+def scores_of(model, samples):
+    return getattr(model, "decision_function", model.predict)(samples)
+
+
+def start_deviations(samples, init="uniform", weights=None, **rules):
+    """Deviations of the normalised samples by scikit-learn, with the target of mean square 1."""
+    model = SuquanRegressor("fixed", init=init, **rules).fit(samples, np.arange(len(samples)))
+    return StandardScaler().fit(model.transform(samples), sample_weight=weights).scale_
+
+
+# -- a fixed target, against scikit-learn -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+@pytest.mark.parametrize("loss", LABELS)
+def test_a_ridge_fit_is_one_to_standardised_columns(loss, weights):
+    alpha, y = 0.05, LABELS[loss]
+    model = make_model(loss, init="normal", alpha=alpha).fit(X, y, sample_weight=weights)
+    scaler = StandardScaler().fit(model.transform(X), sample_weight=weights)
+    A = scaler.transform(model.transform(X))
+    total = N if weights is None else weights.sum()
+    if loss == "squared":
+        expected = Ridge(alpha=total * alpha).fit(A, y, sample_weight=weights)
+    else:
+        rules = {"C": 1 / (2 * total * alpha), "tol": 1e-10, "max_iter": 10_000}
+        expected = LogisticRegression(**rules).fit(A, y, sample_weight=weights)
+    assert_allclose(scores_of(model, X), scores_of(expected, A), atol=1e-6)
+    assert_allclose(model.coef_, np.atleast_2d(expected.coef_) / scaler.scale_, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LABELS)
+def test_an_elastic_net_is_one_to_standardised_columns(loss):
+    alpha, r, y = 0.03, 0.6, LABELS[loss]
+    model = make_model(loss, alpha=alpha, l1_ratio=r).fit(X, y)
+    scaler = StandardScaler().fit(model.transform(X))
+    A, share = scaler.transform(model.transform(X)), r / (2 - r)
+    if loss == "squared":
+        expected = ElasticNet(
+            alpha=alpha * (1 - r / 2), l1_ratio=share, tol=1e-12, max_iter=100_000
+        ).fit(A, y)
+    else:
+        expected = LogisticRegression(
+            C=1 / (N * alpha * (2 - r)), l1_ratio=share, solver="saga", tol=1e-10, max_iter=100_000
+        ).fit(A, y)
+    if loss == "squared":
+        assert_allclose(model.predict(X), expected.predict(A), atol=2e-5)
+    else:  # a shift of all classes' scores is free
+        assert_allclose(model.predict_proba(X), expected.predict_proba(A), atol=2e-5)
+    assert np.any(model.coef_ == 0)
+
+
+def test_more_features_than_samples_and_large_designs_do_the_same():
+    rng = np.random.default_rng(1)
+    for shape in ((30, 80), (600, 120)):  # by the samples' side; by the features' side in float32
+        samples = rng.standard_normal(shape) * np.linspace(0.2, 3, shape[1])
+        y = samples[:, 0] + rng.standard_normal(shape[0])
+        model = make_model("squared", alpha=0.1).fit(samples, y)
+        scaler = StandardScaler().fit(model.transform(samples))
+        A = scaler.transform(model.transform(samples))
+        expected = Ridge(alpha=0.1 * len(y)).fit(A, y).predict(A)
+        assert_allclose(model.predict(samples), expected, atol=1e-4)
+
+
+def test_a_feature_that_never_varies_has_weight_one():
+    samples = X.copy()
+    samples[:, 4] = 100.0  # always the last place
+    model = make_model("squared", alpha=0.1, fit_intercept=False).fit(samples, VALUES)
+    A = model.transform(samples)
+    assert np.ptp(A[:, 4]) == 0.0
+    sd = StandardScaler().fit(A).scale_  # 1 where a column is constant
+    assert sd[4] == 1.0
+    expected = Ridge(alpha=0.1 * N, fit_intercept=False).fit(A / sd, VALUES)
+    assert_allclose(model.coef_[0], expected.coef_ / sd, atol=1e-10)
+
+
+def test_deviations_are_those_of_the_values_that_are_not_missing():
+    samples = X.copy()
+    samples[RNG.random(X.shape) < 0.2] = np.nan
+    samples[:, 7] = np.nan
+    samples[:, 8] = np.where(np.arange(N) == 3, 1.0, np.nan)
+    operator = SampleOperator.from_samples(samples, missing="ignore")
+    f = make_target_quantiles("normal", P)
+    sd = deviations(lambda centre: operator.column_moments(WEIGHTS, f, centre), P, 3.0)
+    A = operator.apply(f, gap=np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the column without values
+        expected = np.sqrt(StandardScaler().fit(A, sample_weight=WEIGHTS).var_)
+    assert_array_equal(sd[[7, 8]], 1.0)
+    known = np.arange(P) < 7
+    assert_allclose(sd[known], expected[known])
+    model = make_model("squared", missing="ignore").fit(samples, VALUES)
+    scores = np.nan_to_num(model.transform(samples)) @ model.coef_.T + model.intercept_
+    assert_allclose(model.predict(samples), scores[:, 0])
+
+
+# -- learned targets ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_round_minimises_the_weighted_objective(loss):
+    """w-step, f-step over the bounded non-decreasing targets and w-step, by a convex solver."""
+    cp = pytest.importorskip("cvxpy")
+    alpha, y = 0.05, VALUES if loss == "squared" else np.where(TWO, 1.0, -1.0)
+    T = np.array([operator_matrix(x, "average") for x in X])
+    f, sd = standardize_start(make_target_quantiles("normal", P), P), start_deviations(X, "normal")
+
+    def mean_loss(u):
+        if loss == "squared":
+            return cp.sum_squares(y - u) / N
+        return cp.sum(cp.logistic(cp.multiply(-y, u))) / N
+
+    w, b, target = cp.Variable(P), cp.Variable(), cp.Variable(P)
+    for _ in range(2):
+        penalty = alpha * cp.sum_squares(cp.multiply(sd, w))
+        w_step = cp.Problem(cp.Minimize(mean_loss((T @ f) @ w + b) + penalty))
+        w_step.solve("CLARABEL")
+        rules = [cp.sum(target) == 0, cp.sum_squares(target) <= P, cp.diff(target) >= 0]
+        rows = np.einsum("ijk,j->ik", T, w.value)
+        cp.Problem(cp.Minimize(mean_loss(rows @ target + b)), rules).solve("CLARABEL")
+        f, learned = target.value, f
+    model = make_model(loss, "bnd", init="normal", alpha=alpha, tol=1e-10).fit(X, LABELS[loss])
+    assert_allclose(model.target_quantiles_, learned, atol=1e-3)
+    assert_allclose(model.coef_[0], w.value, atol=1e-3)
+    assert model.objective_ == pytest.approx(w_step.value, rel=1e-6)
+
+
+def test_several_targets_have_the_weighted_norm():
+    cp = pytest.importorskip("cvxpy")
+    K, alpha, smoothness = 4, 0.05, 0.01
+    sd, Q = start_deviations(X, n_knots=K), target_basis(K, smoothness)
+    B = np.column_stack([read_at_grid(unit, P) for unit in np.eye(K)])
+    S = np.array([operator_matrix(x, "average") @ B @ Q for x in X])
+    C, b = cp.Variable((P, K - 1)), cp.Variable()
+    u = S.reshape(N, -1) @ cp.vec(C, order="C") + b
+    for method, norm in (("matrix", cp.sum_squares), ("multi", cp.normNuc)):
+        penalty = alpha * norm(cp.multiply(sd[:, None], C))
+        problem = cp.Problem(cp.Minimize(cp.sum_squares(VALUES - u) / N + penalty))
+        problem.solve("CLARABEL")
+        model = make_model(
+            "squared", method, n_knots=K, alpha=alpha, smoothness=smoothness, tol=1e-9
+        ).fit(X, VALUES)
+        assert model.objective_ == pytest.approx(problem.value, rel=1e-6)
+        assert_allclose(model.predict(X), u.value, atol=1e-3)
+
+
+def test_the_singular_vector_is_that_of_the_weighted_difference():
+    T = np.array([operator_matrix(x, "average") for x in X])
+    M = T[TWO].mean(axis=0) - T[~TWO].mean(axis=0)
+    M = M / start_deviations(X)[:, None] @ (np.eye(P) - 1 / P)
+    _, values, Vt = np.linalg.svd(M)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two close values
+        model = make_model("logistic", "svd").fit(X, TWO)
+    assert_allclose(model.singular_values_, values[:2])
+    assert abs(Vt[0] @ model.target_quantiles_) == pytest.approx(np.sqrt(P))
+
+
+@pytest.mark.parametrize("loss", LABELS)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_score_is_that_of_the_normalised_sample(method, loss):
+    if method == "svd" and loss != "logistic":
+        pytest.skip("svd is for two classes")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two close singular values
+        model = make_model(loss, method, n_knots=6).fit(X, LABELS[loss], sample_weight=WEIGHTS)
+        plain = model.set_params(feature_scaling="none").fit(X, LABELS[loss], sample_weight=WEIGHTS)
+        before = scores_of(plain, X)
+        model = model.set_params(feature_scaling="std").fit(X, LABELS[loss], sample_weight=WEIGHTS)
+    scores = model.transform(X) @ model.coef_.T + model.intercept_
+    assert_allclose(scores_of(model, X), scores.reshape(before.shape), atol=1e-9)
+    assert np.max(np.abs(scores_of(model, X) - before)) > 1e-3
+    assert_array_equal(scores_of(model, X[:1]), scores_of(model, X)[:1])  # alone as in a batch
+
+
+@pytest.mark.parametrize("method", ["fixed", "joint", "matrix"])
+def test_weights_count_as_repeated_rows(method):
+    times = np.tile([0, 1, 2, 3, 1], N // 5)
+    model = make_model("logistic", method, alpha=0.05, tol=1e-9)
+    weighted = model.fit(X, TWO, sample_weight=times).decision_function(X)
+    repeated = model.fit(np.repeat(X, times, axis=0), np.repeat(TWO, times)).decision_function(X)
+    assert_allclose(weighted, repeated, atol=1e-4)
+
+
+# -- operators ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+def test_a_scaled_operator_is_the_scaled_matrix(ties):
+    samples, rng = X[:9].copy(), np.random.default_rng(2)
+    scale, (f, w), c = rng.uniform(0.5, 2, P), rng.standard_normal((2, P)), rng.standard_normal(9)
+    operator = SampleOperator.from_samples(samples, ties=ties, missing="ignore").scaled(scale)
+    T = np.array([np.diag(scale) @ operator_matrix(x, ties) for x in samples])
+    assert_allclose(operator.apply(f), T @ f)
+    assert_allclose(operator.adjoint(w), np.einsum("ijk,j->ik", T, w))
+    assert_allclose(operator.scores(w[None], f)[:, 0], T @ f @ w)
+    assert_allclose(operator.sum_apply(c, f), np.tensordot(c, T, 1) @ f)
+    assert_allclose(operator.sum_adjoint(c, w), np.tensordot(c, T, 1).T @ w)
+    assert_allclose(operator.sum_matrix(c), np.tensordot(c, T, 1), atol=1e-14)
+    assert_allclose(operator.take([3, 1]).apply(f), T[[3, 1]] @ f)
+
+
+def test_rounds_through_blocks_of_knots_are_those_through_the_features():
+    rng, K = np.random.default_rng(3), 7
+    samples = rng.standard_normal((20, 40)) * np.linspace(0.2, 2, 40)
+    y, s = np.where(samples[:, 0] > 0, 1.0, -1.0), np.full(20, 1 / 20)
+    operator = SampleOperator.from_samples(samples).scaled(rng.uniform(0.5, 3, 40))
+    plain = JointProblem(operator, Logistic(), y, s, 0.1, 0.0, 0.01, K, True)
+    through = KnotProblem(**vars(plain), grams=knot_grams(operator, K))
+    g = standardize_start(np.arange(K, dtype=float), K)
+    steps = Steps("joint", 3, 1e-9, 500)
+    folds = [(np.arange(20) % 4 != k, np.flatnonzero(np.arange(20) % 4 == k)) for k in range(4)]
+    for splits in (None, folds):
+        here, there = (fit_method(problem, g, steps, splits) for problem in (plain, through))
+        assert_allclose(there.g, here.g, atol=1e-5)
+        assert there.objective == pytest.approx(here.objective, rel=1e-7)
+
+
+def test_passes_and_blocks_of_several_targets_agree():
+    rng, K = np.random.default_rng(4), 5
+    operator = SampleOperator.from_samples(X).scaled(rng.uniform(0.5, 3, P))
+    passes, blocks = PassData(operator, K), BlockData(operator, knot_grams(operator, K))
+    c, A = rng.standard_normal((N, 2)), rng.standard_normal((2, P, K))
+    assert_allclose(passes.sum_gram(c), blocks.sum_gram(c))
+    assert_allclose(np.sum(passes.scores(A) * c), np.sum(passes.sums(c) * A))
+
+
+# -- selection, comparison, files, blocks -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_knots", [None, 5])
+@pytest.mark.parametrize("method", ["crossfit", "fixed", "matrix"])
+def test_folds_do_not_leak(method, n_knots):
+    """A fold's score is that of a model that never saw the test samples; blocks of knots would pay here."""
+    splits = [(np.arange(N) % 3 != k, np.flatnonzero(np.arange(N) % 3 == k)) for k in range(3)]
+    splits = [(np.flatnonzero(train), test) for train, test in splits]
+    wide = np.hstack([X, np.random.default_rng(5).standard_normal((N, N))])
+    chosen = SuquanClassifierCV(
+        method, alphas=[0.05, 1.0], smoothnesses=[0.01], departures=[1.0], cv=splits,
+        scoring="neg_log_loss", n_knots=n_knots, feature_scaling="std", random_state=0,
+    ).fit(wide, TWO)  # fmt: skip
+    for k, (train, test) in enumerate(splits):
+        for row, setting in enumerate(chosen.cv_results_["params"]):
+            model = make_model(
+                "logistic", method, n_knots=n_knots, alpha=setting["alpha"],
+                smoothness=setting["smoothness"],
+            ).fit(wide[train], TWO[train])  # fmt: skip
+            likely = model.predict_proba(wide[test])[np.arange(len(test)), TWO[test].astype(int)]
+            score = chosen.cv_results_[f"split{k}_test_score"][row]
+            assert score == pytest.approx(np.mean(np.log(likely)), abs=1e-6)
+    assert chosen.best_estimator_.feature_scaling == "std"
+
+
+def test_regression_is_selected_with_scaled_features():
+    rules = {"alphas": 2, "smoothnesses": 1, "cv": 2, "random_state": 0}
+    scaled, plain = (
+        SuquanRegressorCV("fixed", feature_scaling=rule, **rules).fit(X, VALUES)
+        for rule in ("std", "none")
+    )
+    assert scaled.best_score_ != plain.best_score_
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_comparison_scales_the_features_of_every_training_set(wide):
+    samples = np.hstack([X, np.random.default_rng(5).standard_normal((N, N))]) if wide else X
+    train, test = np.arange(N) % 3 != 0, np.arange(N) % 3 == 0
+    splits = [(np.flatnonzero(train), np.flatnonzero(test))]
+    result = compare(
+        samples, TWO, methods=["raw", "normal", "median", "bnd"], outer_cv=splits, inner_cv=2,
+        alphas=[0.05], progress=False, feature_scaling="std",
+    )  # fmt: skip
+    found = dict(zip(result.folds["method"], result.folds["score"], strict=True))
+    for name in ("normal", "median"):
+        model = make_model("logistic", init=name, alpha=0.05).fit(samples[train], TWO[train])
+        score = roc_auc_score(TWO[test], model.decision_function(samples[test]))
+        assert found[name] == pytest.approx(score)
+    model = make_model("logistic", "bnd", alpha=0.05).fit(samples[train], TWO[train])
+    score = roc_auc_score(TWO[test], model.decision_function(samples[test]))
+    assert found["bnd"] == pytest.approx(score)
+    scaler = StandardScaler().fit(samples[train])
+    raw = LogisticRegression(C=1 / (2 * train.sum() * 0.05), tol=1e-8, max_iter=1000)
+    raw.fit(scaler.transform(samples[train]), TWO[train])
+    score = roc_auc_score(TWO[test], raw.decision_function(scaler.transform(samples[test])))
+    assert found["raw"] == pytest.approx(score)
+
+
+def test_the_normaliser_before_another_model_takes_it():
+    model = SupervisedQuantileNormalizer("bnd", feature_scaling="std").fit(X, TWO)
+    inner = make_model("logistic", "bnd").fit(X, TWO)
+    assert_allclose(model.estimator_.coef_, inner.coef_)
+
+
+def test_a_model_file_keeps_it(tmp_path):
+    model = make_model("softmax", "crossfit").fit(X, THREE)
+    same = load_model(save_model(model, tmp_path / "m.suquan"))
+    assert same.feature_scaling == "std"
+    assert_array_equal(same.decision_function(X), model.decision_function(X))
+
+
+@pytest.mark.parametrize("loss", LABELS)
+@pytest.mark.parametrize("method", ["fixed", "bnd", "crossfit", "svd"])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_blocks_on_dask_give_the_same(shape, method, loss):
+    da = pytest.importorskip("dask.array")
+    if method == "svd" and loss != "logistic":
+        pytest.skip("svd is for two classes")
+    samples = X if shape == "tall" else np.hstack([X, RNG.standard_normal((N, 2 * N))])
+    weights = np.where(np.arange(N) == 5, 0.0, WEIGHTS)
+    model = make_model(loss, method, n_knots=6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two close singular values
+        expected = scores_of(model.fit(samples, LABELS[loss], sample_weight=weights), samples)
+        blocks = da.from_array(samples, chunks=((20, 1, 30, N - 51), samples.shape[1]))
+        model.fit(blocks, LABELS[loss], sample_weight=weights)
+    assert_allclose(scores_of(model, samples), expected, atol=1e-5)
+    scores = model.transform(samples) @ model.coef_.T + model.intercept_
+    assert_allclose(scores_of(model, samples), scores.reshape(expected.shape), atol=1e-9)
+
+
+def test_workers_and_checkpoints_give_the_same(tmp_path):
+    da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
+    blocks, model = da.from_array(X, chunks=(20, P)), make_model("logistic", "crossfit")
+    expected = model.fit(blocks, TWO).coef_
+    with checkpoint_fit(tmp_path):
+        model.fit(blocks, TWO)
+        passes = sorted(tmp_path.glob("pass-*.npz"))
+        for path in passes[len(passes) // 2 :]:  # as if it had been stopped there
+            path.unlink()
+        assert_array_equal(model.fit(blocks, TWO).coef_, expected)
+        with pytest.raises(ValueError, match="made with other parameters"):
+            model.set_params(feature_scaling="none").fit(blocks, TWO)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    model.set_params(feature_scaling="std")
+    with (
+        distributed.LocalCluster(processes=False, **options) as cluster,
+        distributed.Client(cluster),
+    ):
+        assert_array_equal(model.fit(blocks, TWO).coef_, expected)
+
+
+@pytest.mark.parametrize("value", ["mad", None, True])
+def test_another_value_is_refused_by_name(value):
+    with pytest.raises(ValueError, match=r"feature_scaling must be one of 'none', 'std'; got"):
+        SuquanClassifier(feature_scaling=value).fit(X, TWO)
