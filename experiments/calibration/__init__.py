@@ -15,4 +15,5 @@ EXPERIMENT = Experiment(
     tables=tables,
     figures=figures,
     sections=sections,
+    subtitle="Nested folds of public expression sets",
 )

@@ -16,4 +16,5 @@ EXPERIMENT = Experiment(
     figures=figures,
     sections=sections,
     check=check,
+    subtitle="The protocol of Jiao & Vert (2017), published accuracies beside ours",
 )

@@ -17,4 +17,5 @@ EXPERIMENT = Experiment(
     figures=figures,
     sections=sections,
     check=check,
+    subtitle="METABRIC (microarray), TCGA and SCAN-B (RNA-seq)",
 )
