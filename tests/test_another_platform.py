@@ -14,7 +14,6 @@ from test_score_one_patient import NUMBER, numbers, replay
 PAGE = Path(__file__).parents[1] / "docs" / "another_platform.md"
 
 
-@pytest.mark.slow
 def test_the_page_runs_as_it_stands(tmp_path, monkeypatch):
     """But for the last digits of numbers, which differ from one machine to the next."""
     for name in ("brca_metabric100.npz", "brca_tcga100.npz", "rnaseq_scanb400.npz"):

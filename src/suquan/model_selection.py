@@ -38,7 +38,7 @@ SMOOTHNESS_RANGE = (1e-5, 1e-2)
 SELECTIONS = ("smoothed", "best", "one_se")
 # Parts of the way from the start to a cross-fitted target that are tried; see docs/design/no_harm.md.
 DEPARTURES = (0.0, 0.5, 1.0)
-# Mean scores that are this close tie: sums of the same numbers differ by their rounding.
+# Mean scores (and losses) that are this close tie: sums of the same numbers differ by their rounding.
 _TIE = 1e-12
 
 
@@ -210,7 +210,8 @@ def _best(
         means = smooth_scores(candidates, own)
     best = max(range(len(means)), key=lambda k: (means[k], candidates[k].alpha))
     ties = np.flatnonzero((np.abs(own - own[best]) <= _TIE) & (means >= means[best] - _TIE))
-    best = min(ties.tolist(), key=lambda k: (losses[k], k != best), default=best)
+    first = {k: (round(float(losses[k]), 12), k != best) for k in ties.tolist()}
+    best = min(first, key=first.__getitem__, default=best)
     n_folds = scores.shape[1]
     if selection != "one_se" or n_folds < 2:
         return places[best]
@@ -243,7 +244,8 @@ class _SelectionMixin:
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the fits.
         groups : array-like of shape (n_samples,), default=None
-            For splitters that need them; also kept together in the folds of "crossfit".
+            Samples of one group stay together in the folds that None and an integer `cv` stand for, and in those
+            of "crossfit"; splitters get them.
 
         Returns
         -------
