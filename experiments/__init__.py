@@ -1,4 +1,4 @@
-"""The experiments of Le Morvan & Vert (2017), each staged run → table → plot.
+"""The experiments of Le Morvan & Vert (2017) and others of ours, each staged run → table → plot.
 
 ``suquan reproduce NAME`` runs one; :mod:`stages` holds what they share.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-NAMES = ("simulated", "cifar10", "expression", "several")
+NAMES = ("simulated", "cifar10", "expression", "several", "calibration", "platforms", "kendall")
 
 
 def load(name: str) -> Any:

@@ -58,6 +58,8 @@ class Experiment:
         Whether parts run side by side (else each uses all processes itself).
     check : callable or None
         ``check(settings, data)``: raises ValueError before anything is written if the data cannot be used.
+    subtitle : str
+        Of the report.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Experiment:
     sections: Callable[[Any, Path], list[Section]]
     parts_in_parallel: bool = True
     check: Callable[[Any, Path | None], None] | None = None
+    subtitle: str = "Le Morvan & Vert (2017), section 6, computed anew"
 
 
 # -- settings ---------------------------------------------------------------------------------------
@@ -233,6 +236,6 @@ def make_report(experiment: Experiment, settings: Any, folder: Path, command: st
         folder / "report.html",
         experiment.title,
         sections,
-        subtitle="Le Morvan & Vert (2017), section 6, computed anew",
+        subtitle=experiment.subtitle,
         footer=f"suquan {__version__}",
     )

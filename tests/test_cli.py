@@ -808,6 +808,7 @@ def test_compare_writes_tables_figures_model_and_report(data, tmp_path):
         "figures",
         "folds.csv",
         "model.suquan",
+        "reliability.csv",
         "report.html",
         "summary.csv",
         "tests.csv",

@@ -21,9 +21,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from suquan import _tasks, compare, comparison, quantile_normalize
+from suquan._comparison_tables import verdict_of
 from suquan._progress import Progress
 from suquan._tasks import Outcome
-from suquan.comparison import DEFAULT_METHODS, _verdict
+from suquan.comparison import DEFAULT_METHODS
 from suquan.datasets import make_corrupted_classification
 from suquan.statistics import Difference, corrected_difference, holm
 
@@ -134,7 +135,7 @@ def test_targets_of_the_folds_make_a_band(result):
     [(0.01, 0.03, "helps"), (-0.03, -0.01, "hurts"), (-0.01, 0.03, "makes no difference that")],
 )
 def test_verdict_is_one_sentence_with_the_difference_and_its_interval(low, high, says):
-    sentence = _verdict(Difference((low + high) / 2, low, high, 1.0, 0.5), "roc_auc", 15)
+    sentence = verdict_of(Difference((low + high) / 2, low, high, 1.0, 0.5), "roc_auc", 15)
     assert sentence.startswith(f"Learning the target {says}")
     for number in (low, high, (low + high) / 2):
         assert f"{number:+.4f}" in sentence
@@ -148,7 +149,7 @@ def test_there_is_no_verdict_without_both_sides_of_the_contrast(methods):
 
 
 def test_one_outer_fold_gives_no_verdict():
-    sentence = _verdict(corrected_difference(np.array([0.02]), 0.5), "roc_auc", 1)
+    sentence = verdict_of(corrected_difference(np.array([0.02]), 0.5), "roc_auc", 1)
     assert sentence.startswith("No verdict: one outer fold")
     assert "+0.0200" in sentence
 
@@ -483,7 +484,8 @@ def test_ctrl_c_leaves_a_valid_checkpoint_and_no_process(tmp_path, everyone):
 
 def test_tables_are_written_and_become_data_frames(result, tmp_path):
     paths = result.to_csv(tmp_path / "new")
-    assert sorted(path.name for path in paths) == ["folds.csv", "summary.csv", "tests.csv"]
+    names = ["folds.csv", "reliability.csv", "summary.csv", "tests.csv"]
+    assert sorted(path.name for path in paths) == names
     with open(tmp_path / "new" / "summary.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["method"] for row in rows] == result.summary["method"].tolist()

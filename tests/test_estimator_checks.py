@@ -44,6 +44,7 @@ VARIANTS = [
     *(suquan.SuquanRegressor(method) for method in ("multi", "matrix")),
     suquan.SupervisedQuantileNormalizer("multi", n_targets=1),
     suquan.SuquanClassifierCV("multi", alphas=2, cv=3),
+    suquan.SuquanClassifierCV(alphas=2, smoothnesses=2, cv=3, calibration=None),
     suquan.SuquanClassifierCV(alphas=2, smoothnesses=2, cv=3),
     suquan.SuquanRegressor("joint", init="median"),
     suquan.SuquanRegressor(missing="ignore"),
@@ -52,8 +53,17 @@ VARIANTS = [
 ]
 
 
+# Only where calibration is on; on the check's balanced classes the two may agree by chance.
+_CALIBRATED = {
+    "check_classifiers_train": "predict follows the calibrated probabilities, and decision_function is the "
+    "score before calibration, so that predict is not tied to its sign"
+}
+
+
 def _expected_failures(estimator):
     expected = EXPECTED_FAILURES.get(type(estimator).__name__, {})
+    if getattr(estimator, "calibration", None) is not None:
+        expected = expected | _CALIBRATED
     if type(estimator) is suquan.SuquanClassifier and estimator.method == "multi":
         reason = (
             "rounds of several targets carry rounding to 1e-8 of them, and the check asks for 1e-9"

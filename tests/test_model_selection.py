@@ -277,7 +277,7 @@ def test_cv_results_have_the_keys_of_scikit_learn():
     names = ("method", "alpha", "smoothness", "max_rounds", "departure")
     params = {f"param_{name}" for name in names}
     folds = {f"split{k}_test_score" for k in range(3)}
-    summary = {"mean_test_score", "std_test_score", "rank_test_score"}
+    summary = {"mean_test_score", "std_test_score", "rank_test_score", "mean_test_log_loss"}
     assert set(results) == params | folds | summary | {"params"}
     assert all(len(column) == n_candidates for column in results.values())
     table = np.column_stack([results[f"split{k}_test_score"] for k in range(3)])
@@ -297,7 +297,10 @@ def test_fitted_model_predicts_and_transforms_and_has_all_attributes(task):
     wanted = {name for name in vars(plain) if name.endswith("_")}
     assert wanted <= set(vars(model))
     assert model.transform(X).shape == X.shape
-    np.testing.assert_array_equal(model.predict(X), model.best_estimator_.predict(X))
+    scores = "predict" if task == "regression" else "decision_function"
+    np.testing.assert_array_equal(
+        getattr(model, scores)(X), getattr(model.best_estimator_, scores)(X)
+    )
     assert model.score(X, y) > 0.5
     if task != "regression":
         np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
@@ -476,7 +479,9 @@ def test_constant_samples_leave_the_intercept(method):
     with pytest.warns(UserWarning, match="nothing to rank"):
         model = SuquanClassifierCV(method, scoring="neg_log_loss", **SMALL).fit(X, y)
     np.testing.assert_array_equal(model.coef_, 0)
-    np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / 3)
+    np.testing.assert_allclose(model.best_estimator_.predict_proba(X)[:, 1], 1 / 3)
+    platt = (9 * (9 + 1) / (9 + 2) + 18 / (18 + 2)) / 27  # a mean of Platt's targets
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], platt)
     np.testing.assert_allclose(
         model.cv_results_["mean_test_score"], np.log(1 / 3) / 3 + np.log(2 / 3) * 2 / 3, atol=1e-6
     )

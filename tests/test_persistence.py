@@ -305,6 +305,36 @@ def test_parameters_that_a_file_lacks_get_their_defaults(name, tmp_path):
     assert_same_predictions(load_model(source), loaded, X)
 
 
+@pytest.mark.parametrize("schema", ["schema1", "schema2"])
+def test_a_model_from_before_calibration_is_not_calibrated(schema):
+    model = load_model(STORED / schema / "classifier_cv.suquan")
+    assert model.calibration is None
+    x = make_models.make_data()[0][:7]
+    x = make_models.named(x)
+    assert_array_equal(model.predict_proba(x), model.best_estimator_.predict_proba(x))
+    assert_array_equal(model.predict(x), model.best_estimator_.predict(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("classifier_cv", {"slope": "steep"}),
+        ("classifier_cv", {"kind": "magic"}),
+        ("classifier_cv", {"temperature": 1.0}),
+        ("classifier_cv", {"kind": "temperature"}),
+        ("classifier_cv", {"intercept": {"$": "float", "value": "nan"}}),
+        ("classifier_isotonic", {"scores": 1.0}),
+        ("classifier_isotonic", {"scores": {"$": "array", "at": "arrays/0000.npy"}}),
+        ("classifier_temperature", {"kind": "sigmoid"}),
+    ],
+)
+def test_a_calibration_that_does_not_fit_the_model_is_refused(tmp_path, name, change):
+    path = tmp_path / "m.suquan"
+    path.write_bytes((STORED / f"schema{SCHEMA}" / f"{name}.suquan").read_bytes())
+    change_header(path, lambda h: h["estimator"]["attributes"]["calibration_"].update(change))
+    refuse(path, "calibration_ does not fit")
+
+
 def test_a_parameter_of_a_newer_version_is_named(model_path):
     refuse(change_header(model_path, _parameter("volume", 11)), "parameter 'volume'.*Update")
 

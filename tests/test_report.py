@@ -207,6 +207,7 @@ def test_full_report_has_all_sections(result, tmp_path):
     assert headings == [
         "Verdict",
         "Scores of all methods",
+        "Probabilities",
         "Shuffled labels",
         "Model",
         "Data and warnings",

@@ -35,6 +35,8 @@ class Outcome(NamedTuple):
     rounds: int
     seconds: float
     target: np.ndarray  # learned target, empty where there is none
+    # Of the classes of the test samples, (n_test, n_classes); empty where there are none.
+    probabilities: np.ndarray = np.empty(0)
 
 
 def run_tasks(
@@ -105,8 +107,7 @@ class Store:
             return None
         with np.load(self._path(task), allow_pickle=False) as stored:
             values = {name: stored[name] for name in Outcome._fields}
-        numbers = {name: value.item() for name, value in values.items() if name != "target"}
-        return Outcome(target=values["target"], **numbers)
+        return Outcome(**{name: v if v.ndim else v.item() for name, v in values.items()})
 
     def save(self, task: Task, outcome: Outcome) -> None:
         """Keep the outcome of a task."""

@@ -6,15 +6,13 @@ ones in a checkpoint, and makes tables and a verdict of them.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,19 +22,51 @@ from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
 from suquan._blocks import is_dask_array
-from suquan._files import replace_file
+from suquan._comparison_tables import (
+    BEST_FIXED,
+    VERDICT_METHOD,
+    Comparison,
+    cohort_table,
+    cohort_verdict,
+    measures_table,
+    permutation_table,
+    reliability_table,
+    summary_table,
+    tests_table,
+    verdict_of,
+)
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__
-from suquan.fitting import Settings, check_method, check_real, encode, make_start, scale_operator
-from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
+from suquan.calibration import apply_calibration, check_calibration
+from suquan.fitting import (
+    Settings,
+    check_method,
+    check_real,
+    decision_values,
+    encode,
+    make_start,
+    scale_operator,
+)
+from suquan.folds import (
+    Candidate,
+    FoldScores,
+    OutOfFold,
+    OutputScorer,
+    RankedData,
+    check_groups,
+    leave_out_splits,
+    make_splits,
+    shared_groups,
+    test_share,
+)
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
 from suquan.methods import METHODS, Method, resolve_method
-from suquan.model_selection import alpha_grid, choose, make_candidates, ranks_of, smoothness_grid
+from suquan.model_selection import alpha_grid, choose, make_candidates, smoothness_grid
 from suquan.objective import W_TOL, Splits, make_design
 from suquan.ranking import column_moments, deviations
 from suquan.solvers.linear import RidgeDesign
-from suquan.statistics import Difference, corrected_difference, holm, wilcoxon_greater
+from suquan.statistics import corrected_difference
 from suquan.target_sets import TargetSet
 from suquan.targets import LEARNED as DATA_TARGETS
 from suquan.targets import learn_target
@@ -46,82 +76,8 @@ LEARNED = tuple(name for name in METHODS if name != "fixed")
 METHOD_NAMES = ("raw", *FIXED, *LEARNED)
 # Those with one target; several ask for many samples and more time.
 DEFAULT_METHODS = tuple(name for name in METHOD_NAMES if name not in ("matrix", "multi"))
-BEST_FIXED = "best_fixed"
-# The contrast of the verdict, fixed in advance.
-VERDICT_METHOD = "crossfit"
 # Parameters of the estimators that the comparison sets itself.
 _CHOSEN_HERE = {"method", "alpha", "smoothness", "departure", "loss"}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Result of :func:`compare`; tables are dicts of equal-length arrays.
-
-    Attributes
-    ----------
-    folds : dict of arrays
-        One row per method and outer fold: method, repeat, fold, score, alpha, smoothness, rounds, seconds.
-    summary : dict of arrays
-        One row per method: method, mean, std, rank.
-    tests : dict of arrays
-        One row per ordered pair of methods: mean difference, its interval with the corrected resampled
-        variance, t, two-sided p; one-sided Wilcoxon p; both Holm-adjusted.
-    verdict : str
-        Whether learning the target helps, in one sentence.
-    contrast : Difference or None
-        The difference behind it.
-    targets : dict of arrays
-        Learned targets of each method over the outer folds, (n_folds, n_features).
-    permutations : dict of arrays
-        Scores with shuffled labels, where asked for; they never enter the verdict.
-    """
-
-    folds: dict[str, np.ndarray]
-    summary: dict[str, np.ndarray]
-    tests: dict[str, np.ndarray]
-    verdict: str
-    contrast: Difference | None
-    targets: dict[str, np.ndarray]
-    scoring: str
-    permutations: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def target_band(
-        self, method: str = VERDICT_METHOD
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Lowest, median and highest learned target over the outer folds, place by place."""
-        targets = self.targets[method]
-        return targets.min(axis=0), np.median(targets, axis=0), targets.max(axis=0)
-
-    def to_pandas(self) -> dict[str, Any]:
-        """Tables as data frames, by name; needs pandas."""
-        import pandas as pd
-
-        return {name: pd.DataFrame(table) for name, table in self._tables().items()}
-
-    def to_csv(self, directory: Any) -> list[Path]:
-        """Write folds.csv, summary.csv and tests.csv, each in one move."""
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        return [_write_csv(directory / f"{name}.csv", t) for name, t in self._tables().items()]
-
-    def _tables(self) -> dict[str, dict[str, np.ndarray]]:
-        tables = {"folds": self.folds, "summary": self.summary, "tests": self.tests}
-        return tables | ({"permutations": self.permutations} if self.permutations else {})
-
-    def plot(self, axes: Any = None) -> Any:
-        """Scores of all methods over the folds, and the band of the learned target; needs matplotlib.
-
-        Parameters
-        ----------
-        axes : two matplotlib axes, default=None
-
-        Returns
-        -------
-        matplotlib figure
-        """
-        from suquan.plotting import plot_comparison
-
-        return plot_comparison(self, axes)
 
 
 def compare(
@@ -137,7 +93,9 @@ def compare(
     selection: str = "smoothed",
     departures: Any = None,
     min_gain: float = 0.5,
+    calibration: str | None = "sigmoid",
     groups: Any = None,
+    leave_out: Any = None,
     n_jobs: int | None = None,
     random_state: int = 0,
     checkpoint: Any = None,
@@ -168,8 +126,15 @@ def compare(
         Any scikit-learn scorer.
     alphas, smoothnesses, selection, departures, min_gain
         As in :class:`SuquanClassifierCV`.
+    calibration : {"sigmoid", "isotonic"} or None, default="sigmoid"
+        As in :class:`SuquanClassifierCV`, fitted by the inner folds of each outer one; for classes.
     groups : array-like of shape (n_samples,), default=None
-        For splitters that need them; also kept together in the folds of "crossfit".
+        Samples of one group stay together in the folds that None and integers stand for, inner and outer, and
+        in those of "crossfit"; splitters get them. A warning says where a fold's test samples share a group
+        with its training samples.
+    leave_out : array-like of shape (n_samples,), default=None
+        Cohorts, laboratories or platforms: each is the test set once, in place of the folds of `outer_cv`.
+        There is no verdict then, because its test does not hold for cohorts, but the differences by cohort.
     n_jobs : int, default=None
         Processes. The result does not depend on it.
     random_state : int, default=0
@@ -218,7 +183,12 @@ def compare(
         raise ValueError("n_targets is for the method 'multi'; compare it too, or leave it out.")
     for method in learned:
         check_method(settings.with_method(method), samples)
+    if samples.classes is None:
+        calibration = None
+    else:
+        check_calibration(calibration, len(samples.classes))
     data = RankedData.of(settings, samples, groups)
+    cohorts = None if leave_out is None else check_groups("leave_out", leave_out, len(data.y))
     if not (inner_cv is None or isinstance(inner_cv, Integral) or hasattr(inner_cv, "split")):
         raise ValueError(
             "inner_cv splits every outer training set, so that it must be None, an integer or a "
@@ -229,7 +199,13 @@ def compare(
         data=data,
         settings=settings,
         methods=named,
-        outer=make_splits(outer_cv, data, np.arange(len(data.y)), random_state, "outer_cv"),
+        outer=(
+            make_splits(outer_cv, data, np.arange(len(data.y)), random_state, "outer_cv")
+            if cohorts is None
+            else leave_out_splits(cohorts, None if data.classes is None else data.labels)
+        ),
+        cohorts=cohorts,
+        calibration=calibration,
         inner_cv=inner_cv,
         scorer=OutputScorer.of(estimator, scoring, data),
         scoring=scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score"),
@@ -242,6 +218,7 @@ def compare(
         min_gain=min_gain,
         seed=random_state,
     )
+    study.check_folds()
     store = Store.open(checkpoint, None if checkpoint is None else study.fingerprint())
     tasks = [(name, k) for k in range(len(study.outer)) for name in named]
     tasks += [
@@ -328,6 +305,8 @@ class _Study:
     departures: Any
     min_gain: float
     seed: int
+    calibration: str | None = None
+    cohorts: np.ndarray | None = None
     grams: dict[str, np.ndarray] = field(default_factory=dict)
 
     def fingerprint(self) -> str:
@@ -342,6 +321,7 @@ class _Study:
             {name: (type(e), e.get_params(deep=True)) for name, e in given.items()},
             {name: vars(m) for name, m in learned.items() if name not in METHODS},
             (settings, self.inner_cv, self.selection, self.departures, self.min_gain, self.seed),
+            self.calibration,
             (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
             (__version__, np.__version__, sklearn.__version__),
         ]
@@ -370,13 +350,26 @@ class _Study:
         return replace(self, data=data, methods={VERDICT_METHOD: METHODS[VERDICT_METHOD]})
 
     def _inner(self, train: np.ndarray) -> Splits:
-        return make_splits(self.inner_cv, self.data, train, self.seed, "inner_cv")
+        return make_splits(
+            self.inner_cv, self.data, train, self.seed, "inner_cv", for_calibration=self.calibration
+        )
+
+    def check_folds(self) -> None:
+        """Make all inner folds once, so that errors come before the work; say where groups are torn apart."""
+        inner = [split for train, _ in self.outer for split in self._inner(train)]
+        for name, splits in (("outer", self.outer), ("inner", inner)):
+            told = shared_groups(splits, self.data.groups)
+            if told:
+                warnings.warn(f"{told} of the {name} folds.", UserWarning, stacklevel=3)
 
     def _run_given(self, estimator: Any, train: np.ndarray, test: np.ndarray) -> Outcome:
         data = self.data
         model = clone(estimator).fit(data.X[train], data.labels[train])
         score = self.scorer.of_model(model, data.X[test], data.labels[test])
-        return Outcome(score, np.nan, np.nan, np.nan, 0, 0.0, np.empty(0))
+        chances = np.empty(0)
+        if data.classes is not None and hasattr(model, "predict_proba"):
+            chances = np.asarray(model.predict_proba(data.X[test]), dtype=np.float64)
+        return Outcome(score, np.nan, np.nan, np.nan, 0, 0.0, np.empty(0), chances)
 
     def _run_learned(self, method: Method, train: np.ndarray, test: np.ndarray) -> Outcome:
         data, settings, smoothnesses = self.data, self.settings, self.smoothnesses
@@ -384,20 +377,43 @@ class _Study:
             smoothnesses = smoothnesses * data.smoothness_unit(settings, train)
         candidates = self._candidates([method], smoothnesses)
         inner = self._inner(train)
-        scores = np.column_stack(
-            [data.score(settings, candidates, a, b, self.scorer) for a, b in inner]
-        )
-        share = test_share(inner)
-        chosen = candidates[choose(candidates, scores, self.selection, share, self.min_gain)]
+        folds = [data.score(settings, candidates, a, b, self.scorer) for a, b in inner]
+        best, scores = self._choose(candidates, folds, inner, self.min_gain)
+        chosen = candidates[best]
         ((f, fit),) = fits = data.fit(settings, [chosen], train)
-        score = float(self.scorer(data.outputs(fits, train, test), data.labels[test])[0])
+        score, chances = self._test(data.outputs(fits, train, test), test, folds, best, inner)
         inner_score = float(scores.mean(axis=1).max())
         first = np.atleast_2d(f)[0]
         # Targets of different folds can then be compared.
         target = first / np.sqrt(np.mean(first**2))
         return Outcome(
-            score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, target
+            score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, target, chances
         )
+
+    def _choose(
+        self, candidates: list[Candidate], folds: list[FoldScores], inner: Splits, min_gain: float
+    ) -> tuple[int, np.ndarray]:
+        """Index of the chosen candidate, and the scores of all, (n_candidates, n_folds)."""
+        scores = np.column_stack([fold.scores for fold in folds])
+        losses = np.mean([fold.losses for fold in folds], axis=0)
+        share = test_share(inner)
+        return choose(candidates, scores, self.selection, share, min_gain, losses), scores
+
+    def _test(
+        self, outputs: list, test: np.ndarray, folds: list[FoldScores], best: int, inner: Splits
+    ) -> tuple[float, np.ndarray]:
+        """Score of the chosen model's outputs, and its probabilities, calibrated by the inner folds."""
+        data, chances = self.data, None
+        classes: Any = data.classes
+        if classes is not None:
+            chances = data.loss.mean(outputs[0])
+        if self.calibration is not None:
+            seen = [fold.outputs[best] for fold in folds]
+            kept = OutOfFold.of(data, self.settings, inner, seen)
+            found = kept.calibrate(self.calibration, data, self.settings)
+            chances = apply_calibration(found, decision_values(outputs[0], classes))
+        score = float(self.scorer(outputs, data.labels[test], chances)[0])
+        return score, np.empty(0) if chances is None else chances
 
     def _candidates(self, methods: list[Method], smoothnesses: np.ndarray) -> list[Candidate]:
         """Grids of learned methods."""
@@ -408,18 +424,23 @@ class _Study:
 
     def _run_fixed(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
         """Raw samples, or one fixed target: one design per training set, all alphas along one path."""
+        data = self.data
         candidates = [Candidate(METHODS["fixed"], alpha, 0.0, 0) for alpha in self.alphas]
         inner = self._inner(train)
-        scores = np.column_stack([self._score_path(name, a, b, self.alphas) for a, b in inner])
-        best = choose(candidates, scores, self.selection, test_share(inner))
+        folds = [
+            data.score_outputs(self._path(name, a, b, self.alphas), b, self.scorer)
+            for a, b in inner
+        ]
+        best, scores = self._choose(candidates, folds, inner, 0.0)
         alpha = float(self.alphas[best])
-        score = float(self._score_path(name, train, test, np.array([alpha]))[0])
-        return Outcome(score, float(scores[best].mean()), alpha, 0.0, 0, 0.0, np.empty(0))
+        outputs = self._path(name, train, test, np.array([alpha]))
+        score, chances = self._test(outputs, test, folds, best, inner)
+        return Outcome(score, float(scores[best].mean()), alpha, 0.0, 0, 0.0, np.empty(0), chances)
 
-    def _score_path(
+    def _path(
         self, name: str, train: np.ndarray, test: np.ndarray, alphas: np.ndarray
-    ) -> np.ndarray:
-        """Test scores along the alphas; from sub-blocks of one Gram matrix where there is one."""
+    ) -> list[np.ndarray]:
+        """Outputs for test samples along the alphas; from sub-blocks of one Gram matrix where there is one."""
         data, settings, gram = self.data, self.settings, self.grams.get(name)
         weights = data.weights_in(settings, train)
         if gram is None:
@@ -433,10 +454,7 @@ class _Study:
             tol=W_TOL, max_iter=settings.max_iter,
         )  # fmt: skip
         coefficients = [fit.w if gram is None else fit.dual for fit in fits]
-        outputs = [
-            A_test @ np.asarray(w).T + fit.b for w, fit in zip(coefficients, fits, strict=True)
-        ]
-        return self.scorer(outputs, data.labels[test])
+        return [A_test @ np.asarray(w).T + fit.b for w, fit in zip(coefficients, fits, strict=True)]
 
     def _samples(
         self, name: str, train: np.ndarray, test: np.ndarray
@@ -500,21 +518,51 @@ class _Study:
                 for key in ("score", "alpha", "smoothness", "rounds", "seconds")
             },
         }
+        measures, reliable = self._measures(outcomes, names)
+        for key in next(iter(measures.values()), ()):
+            folds[key] = np.concatenate([table[key] for table in measures.values()])
         scores = {name: over_folds(name, "score") for name in names}
-        share, contrast = test_share(self.outer), None
-        if VERDICT_METHOD in scores and BEST_FIXED in scores:
+        share, contrast, cohorts = test_share(self.outer), None, {}
+        verdict = ""
+        if self.cohorts is not None:
+            tested = [str(self.cohorts[test[0]]) for _, test in self.outer]
+            folds["cohort"] = np.tile(tested, len(names))
+            cohorts = cohort_table(tested, [len(test) for _, test in self.outer], scores)
+            verdict = cohort_verdict(scores, tested, self.scoring)
+        elif VERDICT_METHOD in scores and BEST_FIXED in scores:
             contrast = corrected_difference(scores[VERDICT_METHOD] - scores[BEST_FIXED], share)
         shuffled = [over_folds(f"permutation {i}", "score").mean() for i in range(n_permutations)]
         return Comparison(
             folds,
-            _summary(scores),
-            _tests(scores, share),
-            _verdict(contrast, self.scoring, n_folds),
+            summary_table(scores, measures),
+            tests_table(scores, share, of_cohorts=bool(cohorts)),
+            verdict or verdict_of(contrast, self.scoring, n_folds),
             contrast,
             {name: over_folds(name, "target") for name in _learned(self.methods)},
             self.scoring,
-            _permutations(np.array(shuffled), scores.get(VERDICT_METHOD)) if shuffled else {},
+            permutation_table(np.array(shuffled), scores.get(VERDICT_METHOD)) if shuffled else {},
+            reliable,
+            cohorts,
         )
+
+    def _measures(
+        self, outcomes: dict[Task, Outcome], names: list[str]
+    ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, np.ndarray]]:
+        """Measures of every method's probabilities in every fold, and how reliable they are; for classes."""
+        data = self.data
+        if data.classes is None:
+            return {}, {}
+        codes = [data.codes(test) for _, test in self.outer]
+        counts = [np.bincount(data.codes(train)) for train, _ in self.outer]
+        prevalences = [count / count.sum() for count in counts]
+        chances = {
+            name: [outcomes[name, k].probabilities for k in range(len(self.outer))]
+            for name in names
+        }
+        measures = {
+            name: measures_table(parts, codes, prevalences) for name, parts in chances.items()
+        }
+        return measures, reliability_table(chances, codes)
 
     def _folds_per_repeat(self) -> int:
         """Folds until every sample was tested once, or all of them where that never happens."""
@@ -524,77 +572,3 @@ class _Study:
             if seen.all():
                 return k + 1
         return len(self.outer)
-
-
-# -- tables -----------------------------------------------------------------------------------------
-
-
-def _summary(scores: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    means = np.array([values.mean() for values in scores.values()])
-    return {
-        "method": np.array(list(scores)),
-        "mean": means,
-        "std": np.array([v.std(ddof=1) if len(v) > 1 else np.nan for v in scores.values()]),
-        "rank": ranks_of(means),
-    }
-
-
-def _tests(scores: dict[str, np.ndarray], test_share: float) -> dict[str, np.ndarray]:
-    """Every method against every other; a two-sided test is the same for (a, b) and (b, a)."""
-    pairs = [(a, b) for a in scores for b in scores if a != b]
-    found = [corrected_difference(scores[a] - scores[b], test_share) for a, b in pairs]
-    p_t = {frozenset(pair): one.p_value for pair, one in zip(pairs, found, strict=True)}
-    p_t_holm = dict(zip(p_t, holm(np.array(list(p_t.values()))), strict=True))
-    p_wilcoxon = np.array([wilcoxon_greater(scores[a] - scores[b]) for a, b in pairs])
-    columns = ("difference", "low", "high", "t", "p_t")
-    return {
-        "method": np.array([a for a, _ in pairs]),
-        "other": np.array([b for _, b in pairs]),
-        **dict(zip(columns, np.array(found).reshape(-1, len(columns)).T, strict=True)),
-        "p_t_holm": np.array([p_t_holm[frozenset(pair)] for pair in pairs]),
-        "p_wilcoxon": p_wilcoxon,
-        "p_wilcoxon_holm": holm(p_wilcoxon),
-    }
-
-
-def _permutations(means: np.ndarray, observed: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Mean scores with shuffled labels, and the share of them that reach the observed one."""
-    level = np.nan if observed is None else observed.mean()
-    p_value = (1 + np.sum(means >= level)) / (1 + len(means))
-    return {
-        "permutation": np.arange(len(means)),
-        "mean": means,
-        "p_value": np.full(len(means), p_value),
-    }
-
-
-def _verdict(contrast: Difference | None, scoring: str, n_folds: int) -> str:
-    """One plain sentence."""
-    if contrast is None:
-        return (
-            f"No verdict: it compares {VERDICT_METHOD!r} with the best fixed target, and methods must name "
-            "both."
-        )
-    if n_folds < 2:
-        return (
-            f"No verdict: one outer fold gives no interval; the difference there is {contrast.mean:+.4f}. "
-            "Use at least two."
-        )
-    numbers = (
-        f"{scoring} differs by {contrast.mean:+.4f} from the best fixed target's "
-        f"(95% interval {contrast.low:+.4f} to {contrast.high:+.4f}, {n_folds} folds)"
-    )
-    if contrast.low > 0:
-        return f"Learning the target helps: its {numbers}."
-    if contrast.high < 0:
-        return f"Learning the target hurts: its {numbers}."
-    return f"Learning the target makes no difference that these data can show: its {numbers}."
-
-
-def _write_csv(path: Path, table: dict[str, np.ndarray]) -> Path:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-    replace_file(path, lambda file: file.write(text.getvalue().encode()))
-    return path

@@ -6,18 +6,26 @@ Scores are those of any scikit-learn scorer, of outputs that are known already.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
+from sklearn.model_selection import (
+    GroupKFold,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    check_cv,
+)
 from threadpoolctl import threadpool_limits
 
+from suquan.calibration import fit_calibration
 from suquan.fitting import (
     Samples,
     Settings,
@@ -42,6 +50,22 @@ from suquan.targets import learn_target
 
 # Largest size of the blocks of knots; beyond it the features are touched in every round.
 KNOT_GRAMS_BYTES = 1 << 30
+
+
+class FoldScores(NamedTuple):
+    """What several models make of the samples of one fold, which they have not seen.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_models,)
+    losses : ndarray of shape (n_models,)
+        Mean loss, for classes; else 0.
+    outputs : ndarray of shape (n_models, n_test, n_outputs)
+    """
+
+    scores: np.ndarray
+    losses: np.ndarray
+    outputs: np.ndarray
 
 
 class Candidate(NamedTuple):
@@ -74,7 +98,7 @@ class RankedData(Samples):
     @classmethod
     def of(cls, settings: Settings, samples: Samples, groups: Any = None) -> RankedData:
         """Rank validated samples."""
-        groups = None if groups is None else np.asarray(groups)
+        groups = None if groups is None else check_groups("groups", groups, len(samples.y))
         return cls(**vars(samples), operator=rank(settings, samples.X), groups=groups)
 
     def with_knot_grams(
@@ -104,6 +128,11 @@ class RankedData(Samples):
     def weights_in(self, settings: Settings, train: np.ndarray) -> np.ndarray:
         """Weights of the samples `train` in a fit to them."""
         return fit_weights(settings, self.weights[train], self.labels[train])
+
+    def codes(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of the classes of the samples `rows`, whose classes are known."""
+        classes: Any = self.classes
+        return np.searchsorted(classes, self.labels[rows])
 
     def smoothness_unit(self, settings: Settings, rows: np.ndarray) -> float:
         """What useful strengths of smoothness grow with, from the samples `rows`."""
@@ -179,11 +208,25 @@ class RankedData(Samples):
         train: np.ndarray,
         test: np.ndarray,
         scorer: OutputScorer,
-    ) -> np.ndarray:
-        """Score of every candidate on the samples `test` after a fit to `train`."""
+    ) -> FoldScores:
+        """Scores of every candidate on the samples `test` after a fit to `train`."""
         with threadpool_limits(1):
             fits = self.fit(settings, candidates, train)
-            return scorer(self.outputs(fits, train, test), self.labels[test])
+            return self.score_outputs(self.outputs(fits, train, test), test, scorer)
+
+    def score_outputs(
+        self, outputs: Sequence[np.ndarray], test: np.ndarray, scorer: OutputScorer
+    ) -> FoldScores:
+        """Scores of several models by their outputs for the samples `test`."""
+        losses = np.zeros(len(outputs))
+        if self.loss.is_classification:
+            used = self.used[test]
+            y, s = self.y[test][used], np.full(used.sum(), 1.0 / used.sum())
+            n_outputs = self.loss.n_outputs
+            losses[:] = [
+                self.loss.value(y, u[used][:, 0] if n_outputs == 1 else u[used], s) for u in outputs
+            ]
+        return FoldScores(scorer(outputs, self.labels[test]), losses, np.stack(outputs))
 
     def outputs(
         self, fits: Sequence[tuple[np.ndarray, JointFit]], train: np.ndarray, test: np.ndarray
@@ -199,22 +242,184 @@ class RankedData(Samples):
         ]
 
 
-def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: str) -> Splits:
+class RepeatedGroupFolds:
+    """Folds that keep groups together, drawn anew in every repeat.
+
+    Parameters
+    ----------
+    n_splits : int, default=3
+    n_repeats : int, default=5
+    stratified : bool, default=True
+        Whether the folds have like shares of the classes.
+    random_state : int, default=0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from suquan.folds import RepeatedGroupFolds
+    >>> groups = np.array([1, 1, 2, 2, 3, 3])
+    >>> folds = RepeatedGroupFolds(3, 2, stratified=False).split(groups, None, groups)
+    >>> [len(np.unique(groups[test])) for _, test in folds]
+    [1, 1, 1, 1, 1, 1]
+    """
+
+    def __init__(
+        self, n_splits: int = 3, n_repeats: int = 5, stratified: bool = True, random_state: int = 0
+    ) -> None:
+        self.n_splits, self.n_repeats = n_splits, n_repeats
+        self.stratified, self.random_state = stratified, random_state
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Training and test indices of every fold."""
+        n_groups = len(np.unique(groups))
+        if n_groups < self.n_splits:
+            raise ValueError(
+                f"{self.n_splits} folds that keep groups together need at least {self.n_splits} groups; there "
+                f"are {n_groups}. Use fewer folds."
+            )
+        kind = StratifiedGroupKFold if self.stratified else GroupKFold
+        for repeat in range(self.n_repeats):
+            folds = kind(self.n_splits, shuffle=True, random_state=self.random_state + repeat)
+            yield from folds.split(X, y, groups)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Number of folds in all."""
+        return self.n_splits * self.n_repeats
+
+    def __repr__(self) -> str:
+        return f"RepeatedGroupFolds({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
+
+
+def check_groups(name: str, groups: Any, n_samples: int) -> np.ndarray:
+    """One group per sample, none of them missing; else a ValueError."""
+    groups = np.asarray(groups)
+    if groups.shape != (n_samples,):
+        raise ValueError(
+            f"{name} must hold one value for each of {n_samples} samples; got {groups.shape}."
+        )
+    missing = np.array(
+        [value is None or value != value or value == "" for value in groups.tolist()]
+    )
+    if missing.any():
+        raise ValueError(
+            f"{name} is missing for {missing.sum()} of {n_samples} samples, first for sample "
+            f"{int(np.argmax(missing))}; give every sample one, or leave these samples out."
+        )
+    return groups
+
+
+def leave_out_splits(cohorts: np.ndarray, labels: np.ndarray | None) -> Splits:
+    """Each cohort as the test set once, the others as its training set; both need all classes of `labels`."""
+    names, codes = np.unique(cohorts, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(
+            f"leaving cohorts out needs at least two; every sample is of {names.tolist()[0]!r}."
+        )
+    splits = [(np.flatnonzero(codes != k), np.flatnonzero(codes == k)) for k in range(len(names))]
+    for name, (train, test) in zip(names.tolist(), splits, strict=True):
+        for what, rows in (("has no", test), ("alone has", train)):
+            absent = [] if labels is None else np.setdiff1d(labels, labels[rows]).tolist()
+            if absent:
+                raise ValueError(
+                    f"cohort {name!r} {what} samples of class {absent[0]!r}, so that it cannot be left out and "
+                    "tested; drop its samples, merge cohorts or merge classes."
+                )
+    return splits
+
+
+def shared_groups(splits: Splits, groups: np.ndarray | None) -> str:
+    """Where test samples share a group with training samples, in words; nothing where they do not."""
+    if groups is None:
+        return ""
+    shared = [np.intersect1d(groups[train], groups[test]) for train, test in splits]
+    torn = [group for group in shared if group.size]
+    if not torn:
+        return ""
+    return (
+        f"test samples share a group with training samples (such as {torn[0].tolist()[0]!r}), so that scores "
+        f"are too good where samples of a group are alike: {len(torn)} of {len(splits)}"
+    )
+
+
+class OutOfFold(NamedTuple):
+    """Scores that samples got from models which had not seen them; a sample may be there several times.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
+        As `decision_function` gives them.
+    samples : ndarray of shape (n_rows,), int
+        Which sample a row is of.
+    shifts : ndarray of the shape of `scores`
+        What the classes of all these samples give without features, less what those of the row's training
+        samples give. Folds hold out what they do not train on: without these shifts a class that is rarer in
+        training is more frequent in the test, and small scores would point the wrong way.
+    """
+
+    scores: np.ndarray
+    samples: np.ndarray
+    shifts: np.ndarray
+
+    @classmethod
+    def of(
+        cls, data: RankedData, settings: Settings, splits: Splits, outputs: Sequence[np.ndarray]
+    ) -> OutOfFold:
+        """Outputs of one setting for the test samples of every split, each (n_test, n_outputs)."""
+        classes: Any = data.classes
+        samples = np.concatenate([test for _, test in splits])
+        scores = decision_values(np.concatenate(outputs), classes)
+
+        def constant(rows: np.ndarray) -> np.ndarray:
+            rows = rows[data.used[rows]]
+            best = data.loss.best_constant(data.y[rows], data.weights_in(settings, rows))
+            return decision_values(best[None], classes)[0]
+
+        if not settings.fit_intercept:
+            return cls(scores, samples, np.zeros_like(scores))
+        everyone = constant(np.unique(samples))
+        shifts = [np.repeat([everyone - constant(a)], len(b), axis=0) for a, b in splits]
+        return cls(scores, samples, np.concatenate(shifts))
+
+    def calibrate(self, kind: str | None, data: RankedData, settings: Settings) -> Any:
+        """Calibration of the shifted scores, or None; one of R rows of a sample has 1/R of its weight."""
+        if kind is None:
+            return None
+        rows, place, counts = np.unique(self.samples, return_inverse=True, return_counts=True)
+        weights = (data.weights_in(settings, rows) / counts)[place]
+        used, scores = weights > 0.0, self.scores + self.shifts
+        codes = data.codes(self.samples[used])
+        return fit_calibration(kind, scores[used], codes, weights[used])
+
+
+def make_splits(
+    cv: Any,
+    data: RankedData,
+    rows: np.ndarray,
+    seed: int,
+    name: str,
+    *,
+    for_calibration: Any = None,
+) -> Splits:
     """Splits of the samples `rows` by the parameter `cv` of this name, as indices of all samples.
 
-    None stands for 3 folds, 5 times, stratified for classes. Every split has all classes on both sides.
+    None stands for 3 folds, 5 times, stratified for classes; these, and an integer number of folds, keep groups
+    together. Every split has all classes on both sides, and at
+    least two test samples of each where their scores are `for_calibration`.
     """
     has_classes = data.loss.is_classification
-    if cv is None:
+    if data.groups is not None and (cv is None or isinstance(cv, Integral)):
+        n_folds, n_repeats = (3, 5) if cv is None else (int(cv), 1)
+        cv = RepeatedGroupFolds(n_folds, n_repeats, has_classes, seed)
+    elif cv is None:
         repeated = RepeatedStratifiedKFold if has_classes else RepeatedKFold
         cv = repeated(n_splits=3, n_repeats=5, random_state=seed)
     labels = data.labels[rows]
     groups = None if data.groups is None else data.groups[rows]
     splitter = check_cv(cv, labels, classifier=has_classes)
-    splits = [
-        (rows[train], rows[test])
-        for train, test in splitter.split(np.zeros(len(rows)), labels, groups)
-    ]
+    with warnings.catch_warnings():  # what it means that a splitter ignores groups, `compare` says
+        warnings.filterwarnings("ignore", "The groups parameter is ignored")
+        parts = list(splitter.split(np.zeros(len(rows)), labels, groups))
+    splits = [(rows[train], rows[test]) for train, test in parts]
     if not splits:
         raise ValueError(f"{name} gave no splits; give an integer, a splitter or a list of splits.")
     classes: Any = data.classes
@@ -225,6 +430,14 @@ def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: st
                 raise ValueError(
                     f"split {number} of {name} has no {side} sample of class {missing.tolist()[0]!r}; use "
                     "fewer folds, stratified ones, or other groups."
+                )
+        if for_calibration is not None:
+            counts = np.bincount(data.codes(test[data.used[test]]), minlength=len(classes))
+            if counts.min() < 2:
+                raise ValueError(
+                    "calibration needs at least two test samples of each class in every fold; split "
+                    f"{number} of {name} has {counts.min()} of class {classes.tolist()[np.argmin(counts)]!r}. "
+                    "Use fewer folds, give more samples, or choose calibration=None (--calibration none)."
                 )
     return splits
 
@@ -276,21 +489,28 @@ class OutputScorer:
             raise ValueError(f"scoring={scoring!r} does not fit {task}: {error}") from error
         return made
 
-    def __call__(self, outputs: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
-        """Scores of several models on the same samples, (n_models,)."""
+    def __call__(
+        self, outputs: Sequence[np.ndarray], labels: np.ndarray, probabilities: Any = None
+    ) -> np.ndarray:
+        """Scores of several models on the same samples, (n_models,).
+
+        `probabilities` of the classes, (n_samples, n_classes), are those of the first in place of its loss's.
+        """
         classes = self.classes
         if classes is not None and len(classes) == 2 and self.scoring == "roc_auc":
             u = np.stack([decision_values(u, classes) for u in outputs])
             return roc_auc(u, labels == classes[1])
+        if probabilities is not None:
+            return np.array([self._of_output(outputs[0], labels, probabilities)])
         return np.array([self._of_output(u, labels) for u in outputs])
 
     def of_model(self, model: Any, X: np.ndarray, labels: np.ndarray) -> float:
         """Score of any fitted estimator."""
         return float(self.scorer(model, X, labels))
 
-    def _of_output(self, u: np.ndarray, labels: np.ndarray) -> float:
+    def _of_output(self, u: np.ndarray, labels: np.ndarray, probabilities: Any = None) -> float:
         kind = _KnownRegressor if self.classes is None else _KnownClassifier
-        known = kind(u, self.loss, self.classes)
+        known = kind(u, self.loss, self.classes, probabilities)
         return self.of_model(known, np.zeros((len(labels), 1)), labels)
 
 
@@ -307,14 +527,18 @@ def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
 class _Known(BaseEstimator):
     """Estimator whose outputs on the next samples are known, for scorers that ask an estimator."""
 
-    def __init__(self, u: np.ndarray, loss: Loss, classes: Any = None) -> None:
-        self.u, self.loss, self.classes = u, loss, classes
+    def __init__(
+        self, u: np.ndarray, loss: Loss, classes: Any = None, probabilities: Any = None
+    ) -> None:
+        self.u, self.loss, self.classes, self.probabilities = u, loss, classes, probabilities
         self.classes_ = classes
 
     def predict(self, X: Any) -> np.ndarray:
         """Classes or values."""
         if self.classes is None:
             return self.loss.mean(self.u)
+        if self.probabilities is not None:
+            return self.classes[np.argmax(self.probabilities, axis=1)]
         return predicted_classes(self.u, self.classes)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -333,5 +557,5 @@ class _KnownClassifier(ClassifierMixin, _Known):
         return decision_values(self.u, self.classes_)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities that follow from them."""
-        return self.loss.mean(self.u)
+        """Those that are known, or that follow from the scores."""
+        return self.loss.mean(self.u) if self.probabilities is None else self.probabilities

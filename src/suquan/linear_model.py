@@ -408,7 +408,7 @@ default="crossfit"
         if is_dask_array(X):
             check_is_fitted(self)
             return self._lazily("predict", X, None, self.classes_.dtype)
-        return predicted_classes(self._scores(X), self.classes_)
+        return self._classes_at(self._scores(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class under the model of the loss.
@@ -424,7 +424,15 @@ default="crossfit"
         if is_dask_array(X):
             check_is_fitted(self)
             return self._lazily("predict_proba", X, len(self.classes_), np.float64)
-        return self._fitted_loss.mean(self._scores(X))
+        return self._probabilities_at(self._scores(X))
+
+    def _classes_at(self, u: np.ndarray) -> np.ndarray:
+        """Classes at the scores u of shape (n_samples, n_outputs)."""
+        return predicted_classes(u, self.classes_)
+
+    def _probabilities_at(self, u: np.ndarray) -> np.ndarray:
+        """Probabilities there, of shape (n_samples, n_classes)."""
+        return self._fitted_loss.mean(u)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

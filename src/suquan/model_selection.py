@@ -15,9 +15,11 @@ from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
 from suquan._blocks import is_dask_array
-from suquan.fitting import Settings, check_method, check_real, encode, forget
+from suquan.calibration import apply_calibration, check_calibration
+from suquan.fitting import Settings, check_method, check_real, decision_values, encode, forget
 from suquan.folds import (
     Candidate,
+    OutOfFold,
     OutputScorer,
     RankedData,
     corrected_error,
@@ -36,6 +38,8 @@ SMOOTHNESS_RANGE = (1e-5, 1e-2)
 SELECTIONS = ("smoothed", "best", "one_se")
 # Parts of the way from the start to a cross-fitted target that are tried; see docs/design/no_harm.md.
 DEPARTURES = (0.0, 0.5, 1.0)
+# Mean scores (and losses) that are this close tie: sums of the same numbers differ by their rounding.
+_TIE = 1e-12
 
 
 # -- grids ------------------------------------------------------------------------------------------
@@ -151,11 +155,13 @@ def choose(
     selection: str,
     test_share: float,
     min_gain: float = 0.0,
+    losses: np.ndarray | None = None,
 ) -> int:
     """Index of the chosen candidate.
 
     The best one says which method. Of its departures the smallest is kept, at its own best setting, unless a
-    larger one, at its own, is better by `min_gain` standard errors of the paired difference.
+    larger one, at its own, is better by `min_gain` standard errors of the paired difference. Where scores tie,
+    the setting with the smaller loss is the better one, and then that with the larger alpha.
 
     Parameters
     ----------
@@ -165,8 +171,11 @@ def choose(
     test_share : float
         n_test / n_train of the folds, for the corrected standard error.
     min_gain : float, default=0.0
+    losses : ndarray of shape (n_candidates,), default=None
+        Mean out-of-fold losses.
     """
-    kept = _best(range(len(candidates)), candidates, scores, selection, test_share)
+    losses = np.zeros(len(candidates)) if losses is None else losses
+    kept = _best(range(len(candidates)), candidates, scores, losses, selection, test_share)
     levels: dict[float, list[int]] = {}
     for k, candidate in enumerate(candidates):
         if candidate.method.name == candidates[kept].method.name:
@@ -174,7 +183,7 @@ def choose(
     if len(levels) == 1:
         return kept
     first, *larger = (
-        _best(levels[departure], candidates, scores, selection, test_share)
+        _best(levels[departure], candidates, scores, losses, selection, test_share)
         for departure in sorted(levels)
     )
     kept = first
@@ -189,15 +198,20 @@ def _best(
     places: Sequence[int],
     all_candidates: Sequence[Candidate],
     all_scores: np.ndarray,
+    all_losses: np.ndarray,
     selection: str,
     test_share: float,
 ) -> int:
     """Index of the chosen one of the candidates at these places, whatever their departures."""
     candidates, scores = [all_candidates[k] for k in places], all_scores[list(places)]
-    means = scores.mean(axis=1)
+    losses = all_losses[list(places)]
+    own = means = scores.mean(axis=1)
     if selection == "smoothed":
-        means = smooth_scores(candidates, means)
+        means = smooth_scores(candidates, own)
     best = max(range(len(means)), key=lambda k: (means[k], candidates[k].alpha))
+    ties = np.flatnonzero((np.abs(own - own[best]) <= _TIE) & (means >= means[best] - _TIE))
+    first = {k: (round(float(losses[k]), 12), k != best) for k in ties.tolist()}
+    best = min(first, key=first.__getitem__, default=best)
     n_folds = scores.shape[1]
     if selection != "one_se" or n_folds < 2:
         return places[best]
@@ -230,7 +244,8 @@ class _SelectionMixin:
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the fits.
         groups : array-like of shape (n_samples,), default=None
-            For splitters that need them; also kept together in the folds of "crossfit".
+            Samples of one group stay together in the folds that None and an integer `cv` stand for, and in those
+            of "crossfit"; splitters get them.
 
         Returns
         -------
@@ -268,6 +283,8 @@ class _SelectionMixin:
         for method in given.values():
             check_method(settings.with_method(resolve_method(method)), samples)
         self._check_targets(settings, given, samples)
+        if samples.classes is not None:
+            check_calibration(self.calibration, len(samples.classes))
         data = RankedData.of(settings, samples, groups)
         everyone = np.arange(len(data.y))
         unit = data.smoothness_unit(settings, everyone)
@@ -279,18 +296,26 @@ class _SelectionMixin:
             self.n_targets,
             self.departures,
         )
-        splits = make_splits(self.cv, data, everyone, int(seed), "cv")
+        calibration = own.get("calibration")
+        splits = make_splits(self.cv, data, everyone, int(seed), "cv", for_calibration=calibration)
         data = data.with_knot_grams(settings, candidates, len(splits), self.n_jobs)
         scorer = OutputScorer.of(self, self._scoring(data.classes), data)
-        scores = np.column_stack(
-            Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
-                delayed(data.score)(settings, candidates, train, test, scorer)
-                for train, test in splits
-            )
+        folds = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
+            delayed(data.score)(settings, candidates, train, test, scorer) for train, test in splits
         )
-        share = test_share(splits)
-        self.best_index_ = choose(candidates, scores, self.selection, share, self.min_gain)
+        scores, losses = (
+            np.column_stack([getattr(fold, name) for fold in folds])
+            for name in ("scores", "losses")
+        )
+        share, loss = test_share(splits), losses.mean(axis=1)
+        self.best_index_ = choose(candidates, scores, self.selection, share, self.min_gain, loss)
         self.cv_results_ = make_cv_results(candidates, scores)
+        if data.classes is not None:
+            self.cv_results_["mean_test_log_loss"] = loss
+            outputs = [fold.outputs[self.best_index_] for fold in folds]
+            kept = OutOfFold.of(data, settings, splits, outputs)
+            self.out_of_fold_scores_, self.out_of_fold_samples_ = kept.scores, kept.samples
+            self.calibration_ = kept.calibrate(calibration, data, settings)
         self.best_score_ = float(scores[self.best_index_].mean())
         chosen = candidates[self.best_index_]
         shared |= {
@@ -375,9 +400,11 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
     crossfit_cv : int or splitter, default=5
         Folds inside "crossfit".
     scoring : str or callable, default=None
-        Any scikit-learn scorer; None: "roc_auc", "roc_auc_ovr" for more than two classes.
+        Any scikit-learn scorer; None: "roc_auc", "roc_auc_ovr" for more than two classes. It sees scores
+        and probabilities before calibration.
     selection : {"smoothed", "best", "one_se"}, default="smoothed"
-        "best": the setting with the best mean score. "smoothed": the same, each score first averaged with
+        "best": the setting with the best mean score; of those that tie, the one with the smallest out-of-fold
+        log loss. "smoothed": the same, each score first averaged with
         those of the next smaller and larger smoothness. "one_se": the simplest setting within one standard
         error, s·√(1/J + n_test/n_train) over J folds, of the best: the simpler method, then the larger
         smoothness, then the larger alpha.
@@ -389,6 +416,14 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         Price of a departure: a larger one is chosen only where its mean score, at its own best setting, exceeds
         that of the smaller one by more than `min_gain` standard errors, s·√(1/J + n_test/n_train), of their
         paired difference.
+    calibration : {"sigmoid", "isotonic"} or None, default="sigmoid"
+        How :meth:`predict_proba` and :meth:`predict` make probabilities of scores. Selection by the area under
+        the ROC curve sees the order of scores alone, so that strong penalties may leave all probabilities
+        near the prevalence. A curve is fitted to the out-of-fold scores of the chosen setting, weighted as in
+        the fit (a sample tested R times with 1/R of its weight each time), less what the classes of each
+        fold's training samples alone make of them: see :func:`suquan.calibration.fit_calibration`.
+        "isotonic" is for two classes; more have one temperature. :meth:`decision_function` is not changed.
+        None: the probabilities of the loss.
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, class_weight, loss, tol, max_iter
         As in :class:`SuquanClassifier`; "balanced" counts the classes of each fold's training samples.
     feature_scaling : {"none", "std"}, default="none"
@@ -414,10 +449,18 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
     best_index_ : int
         Its place in `cv_results_`.
     cv_results_ : dict of arrays
-        Settings ("param_…", "params") and scores ("split0_test_score", …, "mean_test_score",
-        "std_test_score", "rank_test_score").
+        Settings ("param_…", "params"), scores ("split0_test_score", …, "mean_test_score",
+        "std_test_score", "rank_test_score") and out-of-fold loss of the scores as they are
+        ("mean_test_log_loss"), which decides where scores tie.
+    out_of_fold_scores_ : ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
+        Scores that the chosen setting gave to test samples, fold after fold.
+    out_of_fold_samples_ : ndarray of shape (n_rows,), int
+        Which training samples these are; repeated folds have a sample several times.
+    calibration_ : dict or None
+        What was fitted to them: "kind", with "slope" and "intercept" of "sigmoid", "scores" and
+        "probabilities" of "isotonic", "temperature" of more than two classes.
     best_estimator_ : SuquanClassifier
-        The model fitted to all samples; its attributes are also this estimator's.
+        The model fitted to all samples; its attributes are also this estimator's. It is not calibrated.
 
     Examples
     --------
@@ -443,6 +486,7 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         selection: str = "smoothed",
         departures: Any = None,
         min_gain: float = 0.5,
+        calibration: str | None = "sigmoid",
         l1_ratio: float = 0.0,
         init: Any = "uniform",
         max_rounds: Any = None,
@@ -462,6 +506,17 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         verbose: int = 0,
     ) -> None:
         keep_parameters(self, locals())
+
+    def _probabilities_at(self, u: np.ndarray) -> np.ndarray:
+        calibration = getattr(self, "calibration_", None)  # files of older versions have none
+        if calibration is None:
+            return super()._probabilities_at(u)
+        return apply_calibration(calibration, decision_values(u, self.classes_))
+
+    def _classes_at(self, u: np.ndarray) -> np.ndarray:
+        if getattr(self, "calibration_", None) is None:
+            return super()._classes_at(u)
+        return self.classes_[np.argmax(self._probabilities_at(u), axis=1)]
 
 
 class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from suquan import _model_zip as container
 from suquan._model_zip import ModelFileError, require
 from suquan._version import __version__
+from suquan.folds import RepeatedGroupFolds
 from suquan.linear_model import METHODS, SuquanClassifier, SuquanRegressor
 from suquan.methods import resolve_method
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
@@ -31,16 +32,29 @@ from suquan.targets import make_target_quantiles
 
 __all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
 
-SCHEMA = 3  # models may have several targets since 2, feature_scaling since 3
+# Models may have several targets since 2, calibrated probabilities and scaled features since 3.
+SCHEMA = 3
 _MODELS = (SuquanClassifier, SuquanRegressor, SuquanClassifierCV, SuquanRegressorCV)
 ESTIMATORS: dict[str, type] = {
     cls.__name__: cls for cls in (QuantileNormalizer, SupervisedQuantileNormalizer, *_MODELS)
 }
-# scikit-learn's splitters that numbers describe; made again from them at load.
-SPLITTERS = (
-    "GroupKFold", "KFold", "LeaveOneOut", "RepeatedKFold", "RepeatedStratifiedKFold",
-    "StratifiedGroupKFold", "StratifiedKFold",
-)  # fmt: skip
+# Splitters that numbers describe; made again from them at load.
+SPLITTERS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        splitting.GroupKFold,
+        splitting.KFold,
+        splitting.LeaveOneOut,
+        splitting.PredefinedSplit,
+        splitting.RepeatedKFold,
+        splitting.RepeatedStratifiedKFold,
+        splitting.StratifiedGroupKFold,
+        splitting.StratifiedKFold,
+        RepeatedGroupFolds,
+    )
+}
+# Parameters that older files do not have, and that then were not what is the default now.
+_BEFORE = {"calibration": None}
 # Parameters that may be a function or a distribution: their values are kept.
 _TARGET_PARAMETERS = ("init", "target_quantiles")
 # Parameters that may be an object of the user's: a model cannot predict or be fitted without it.
@@ -307,7 +321,7 @@ class _Encoder:
         kind = type(value).__name__
         if ESTIMATORS.get(kind) is type(value):
             return self.estimator(value)
-        if kind in SPLITTERS and type(value) is getattr(splitting, kind):
+        if SPLITTERS.get(kind) is type(value):
             held = {**getattr(value, "cvargs", {}), **vars(value)}
             names = [key for key in inspect.signature(type(value)).parameters if key in held]
             parameters = {key: self.value(held[key], name) for key in names}
@@ -364,8 +378,7 @@ class _Decoder:
             case "estimator":
                 return self._estimator(encoded)
             case "splitter":
-                name = SPLITTERS[SPLITTERS.index(encoded["class"])]
-                return getattr(splitting, name)(**self.value(encoded["parameters"]))
+                return SPLITTERS[encoded["class"]](**self.value(encoded["parameters"]))
             case kind:
                 raise ModelFileError(f"model.json holds a value of unknown kind {kind!r}.")
 
@@ -392,7 +405,8 @@ class _Decoder:
                 f"the model has a parameter {unknown[0]!r} that {name} of suquan {__version__} does not have. "
                 "Update suquan."
             )
-        estimator = cls(**parameters)
+        before = {key: value for key, value in _BEFORE.items() if hasattr(cls(), key)}
+        estimator = cls(**before | parameters)
         for key, value in encoded["attributes"].items():
             if not _ATTRIBUTE.fullmatch(key) or hasattr(cls, key):
                 raise ModelFileError(f"{key!r} is not the name of a fitted attribute.")
@@ -426,6 +440,7 @@ def check_fitted_attributes(estimator: Any) -> None:
         _check(isinstance(loss, str), "loss", loss)
         n_outputs = _n_outputs(estimator)
         shapes |= {"coef_": (n_outputs, p * (n_targets or 1)), "intercept_": (n_outputs,)}
+        _check_calibration(estimator, n_outputs)
         if n_targets is not None:
             knots: Any = getattr(estimator, "target_knots_", None)
             _check(np.ndim(knots) == 2, "target_knots_", knots)
@@ -438,6 +453,26 @@ def check_fitted_attributes(estimator: Any) -> None:
         fits = is_array and array.dtype == dtype and array.shape == shape
         require(fits, f"{name} must be {dtype} of shape {shape}", f"the model has {came}.")
         _check(dtype.kind == "O" or np.all(np.isfinite(array)), name, "not finite")
+
+
+def _check_calibration(estimator: Any, n_outputs: int) -> None:
+    """Raise a ModelFileError where a calibration is not one of that many classes."""
+    found = getattr(estimator, "calibration_", None)
+    if found is None:
+        return
+    is_dict = isinstance(found, dict) and isinstance(estimator, SuquanClassifierCV)
+    _check(is_dict, "calibration_", found)
+    names, n_dimensions = {
+        "sigmoid": ({"slope", "intercept"}, 0),
+        "isotonic": ({"scores", "probabilities"}, 1),
+        "temperature": ({"temperature"}, 0),
+    }.get(str(found.get("kind")), (set(), 0))
+    values = [np.asarray(value) for name, value in found.items() if name != "kind"]
+    fits = names == found.keys() - {"kind"} and (n_outputs > 2) == ("temperature" in names)
+    fits = fits and len({value.shape for value in values}) == 1
+    is_number = [v.dtype.kind == "f" and v.ndim == n_dimensions and v.size > 0 for v in values]
+    fits = fits and all(is_number) and all(np.all(np.isfinite(v)) for v in values)
+    _check(fits, "calibration_", found)
 
 
 def _n_targets(estimator: Any) -> int | None:
@@ -464,4 +499,4 @@ def _n_outputs(estimator: Any) -> int:
 
 def _check(condition: Any, name: str, value: Any) -> None:
     if not condition:
-        raise ModelFileError(f"{name} does not fit the model: {value!r}.")
+        raise ModelFileError(f"{name} does not fit the model: {' '.join(repr(value).split())}.")

@@ -4,7 +4,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from suquan._files import replace_file
+from suquan.calibration import MEASURES
 from suquan.cli._cluster import folds_on, running_cluster
 from suquan.cli._fit import check_methods, fit_model, save_fitted
 from suquan.cli._inputs import Problem, load_problem, make_splitter
@@ -36,14 +39,17 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
     check_folder(folder)
     problem = load_problem(options, output)
     methods = methods or default_methods(problem)
-    outer, inner = (make_splitter(cv, seed, problem) for cv in (options.cv, options.inner_cv))
-    folder.mkdir(parents=True, exist_ok=True)
-    n_parts = len(methods) * options.cv.n_folds * options.cv.n_repeats
+    inner = make_splitter(options.inner_cv, seed, problem)
+    if problem.cohorts is None:
+        outer = make_splitter(options.cv, seed, problem)
+        n_folds, folds = options.cv.n_folds * options.cv.n_repeats, f"{options.cv} outer folds"
+    else:
+        outer, n_folds = None, len(np.unique(problem.cohorts))
+        folds = f"{n_folds} cohorts, each left out once"
+    n_parts = len(methods) * n_folds
     checkpoint = folder / "checkpoint" if resumable else None
     where = f", kept in {checkpoint} as they are done" if resumable else ""
-    output.say(
-        f"comparing {len(methods)} methods on {options.cv} outer folds: {n_parts} parts{where}"
-    )
+    output.say(f"comparing {len(methods)} methods on {folds}: {n_parts} parts{where}")
     try:
         with running_cluster(options) as client, folds_on(client):
             result = compare(
@@ -59,9 +65,12 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
                 progress=not output.quiet,
                 n_permutations=options.permutations,
                 n_targets=options.n_targets,
+                calibration=options.calibration_or_none,
+                groups=problem.groups,
+                leave_out=problem.cohorts,
                 **options.settings(),
             )
-            model = fit_model(problem, [method_of_model(result)], options.inner_cv, options)
+            model = fit_model(problem, [method_of_model(result)], inner, options)
     except KeyboardInterrupt:
         if checkpoint is not None:
             done = len(list(checkpoint.glob("*.npz")))
@@ -73,6 +82,9 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
     best_first = sorted(summary, key=lambda row: row["rank"])
     rows = [[row["method"], row["mean"], row["std"]] for row in best_first]
     output.table(["method", f"mean {result.scoring}", "sd over folds"], rows)
+    _say_probabilities(best_first, output)
+    if result.cohorts:
+        _say_cohorts(result, [str(row["method"]) for row in best_first], output)
     save_fitted(model, folder / "model.suquan", problem, options.inner_cv)
     _write_figures(folder / "figures", result, model)
     told: dict[str, Any] = {"estimator": model, "warnings": output.warnings}
@@ -92,6 +104,28 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
         report=str(report),
         data=problem.summary,
     )
+
+
+def _say_probabilities(summary: list[dict[str, Any]], output: Output) -> None:
+    """Measures of probabilities, where there are classes."""
+    heads = ["log loss", "Brier score", "balanced accuracy at 0.5", "at the prevalence"]
+    rows = [
+        [row["method"], *(row[name] for name in MEASURES)] for row in summary if MEASURES[0] in row
+    ]
+    if rows:
+        output.table(["method", *heads], rows)
+
+
+def _say_cohorts(result: Comparison, methods: list[str], output: Output) -> None:
+    """Scores by cohort."""
+    table = result.cohorts
+    cohorts = list(dict.fromkeys(map(str, table["cohort"])))
+    scores = dict(
+        zip(zip(table["method"], table["cohort"], strict=True), table["score"], strict=True)
+    )
+    rows = [[method, *(float(scores[method, cohort]) for cohort in cohorts)] for method in methods]
+    output.table([f"{result.scoring} of", *cohorts], rows)
+    output.keep(cohorts={name: column.tolist() for name, column in table.items()})
 
 
 def check_folder(folder: Path) -> None:
@@ -141,9 +175,13 @@ def _for_report(options: Compare, methods: list[str], problem: Problem) -> dict[
     told = {shown: problem.summary[key] for key, shown in DATA.items() if key in problem.summary}
     settings = {
         "methods": methods,
-        "outer folds": f"{options.cv.n_folds} folds, {options.cv.n_repeats} times",
+        "outer folds": f"{options.cv.n_folds} folds, {options.cv.n_repeats} times"
+        if options.leave_out is None
+        else f"each value of {options.leave_out} left out once",
         "inner folds": f"{options.inner_cv.n_folds} folds, {options.inner_cv.n_repeats} times",
         **options.settings(),
+        **({} if problem.is_regression else {"calibration": options.calibration}),
+        **({} if options.groups is None else {"groups kept together": options.groups}),
         **({} if options.n_targets is None else {"n_targets": options.n_targets}),
         "seed": options.seed,
     }

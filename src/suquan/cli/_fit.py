@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import PredefinedSplit
 
 from suquan.alignment import feature_weights
 from suquan.cli._cluster import folds_on, running_cluster
 from suquan.cli._inputs import Problem, is_array_file, load_problem, make_splitter, sample_problem
-from suquan.cli._options import Fit, Folds, ModelOptions, split_names
+from suquan.cli._options import Fit, ModelOptions, split_names
 from suquan.cli._output import Output
 from suquan.io import TableError
 from suquan.linear_model import METHODS
@@ -32,21 +33,29 @@ def run(options: Fit, output: Output) -> None:
             ".zarr, without --scheduler and --workers"
         )
     grid = f"{options.alphas} alphas, {options.smoothnesses} smoothnesses"
-    tell = f"choosing among {grid} by {cv} folds"
+    tell = f"choosing among {grid} by {'cohorts' if options.leave_out else f'{cv} folds'}"
     if in_blocks:
         with running_cluster(options) as client:
             problem = load_problem(options, output, in_blocks=True)
             some = sample_problem(problem, options.choose_samples, options.seed)
             output.say(f"{tell} of {len(some.y):,} samples")
             with folds_on(client):
-                model = fit_model(some, methods, cv, options)
+                model = fit_model(some, methods, _folds(options, some), options)
             _fit_all_blocks(model, problem)
         output.keep(n_samples_to_choose=len(some.y))
     else:
         problem = load_problem(options, output)
         output.say(tell)
-        model = fit_model(problem, methods, cv, options)
-    save_fitted(model, options.output, problem, cv)
+        some = problem
+        model = fit_model(problem, methods, _folds(options, problem), options)
+    save_fitted(
+        model,
+        options.output,
+        problem,
+        f"leave out {options.leave_out}" if options.leave_out else cv,
+    )
+    if some.cohorts is not None:
+        _say_cohorts(model, some, output)
     targets = ""
     if hasattr(model, "n_targets_"):
         targets = f"targets {model.n_targets_}, "
@@ -71,6 +80,29 @@ def run(options: Fit, output: Output) -> None:
     )
 
 
+def _folds(options: Fit, problem: Problem) -> Any:
+    """Folds that choose the penalties: random ones, or the cohorts one after the other."""
+    cohorts: Any = problem.cohorts
+    if cohorts is None:
+        return make_splitter(options.cv, options.seed, problem)
+    return PredefinedSplit(np.unique(cohorts, return_inverse=True)[1])
+
+
+def _say_cohorts(model: Any, problem: Problem, output: Output) -> None:
+    """Scores of the chosen setting in each cohort, of models of the others."""
+    cohorts: Any = problem.cohorts
+    names, counts = np.unique(cohorts, return_counts=True)
+    results = model.cv_results_
+    scores = [float(results[f"split{k}_test_score"][model.best_index_]) for k in range(len(names))]
+    rows = [
+        [str(name), int(n), score] for name, n, score in zip(names, counts, scores, strict=True)
+    ]
+    output.table(["left out", "samples", problem.scoring], rows)
+    output.keep(
+        cohorts=[dict(zip(("cohort", "n_samples", "score"), row, strict=True)) for row in rows]
+    )
+
+
 def check_destination(path: Path) -> None:
     """Refuse a place that cannot be written to before the work begins."""
     if path.is_dir():
@@ -90,18 +122,22 @@ def check_methods(methods: Sequence[str], known: Sequence[str], n_targets: int |
         )
 
 
-def fit_model(problem: Problem, methods: Sequence[str], cv: Folds, options: ModelOptions) -> Any:
-    """Selection estimator fitted to all samples, with feature names."""
-    kind = SuquanRegressorCV if problem.is_regression else SuquanClassifierCV
+def fit_model(problem: Problem, methods: Sequence[str], cv: Any, options: ModelOptions) -> Any:
+    """Selection estimator fitted to all samples, with feature names; `cv` is a splitter."""
+    more: dict[str, Any] = {}
+    if not problem.is_regression:
+        more["calibration"] = options.calibration_or_none
+    kind: Any = SuquanRegressorCV if problem.is_regression else SuquanClassifierCV
     model = kind(
         method=methods[0] if len(methods) == 1 else list(methods),
-        cv=make_splitter(cv, options.seed, problem),
+        cv=cv,
         random_state=options.seed,
         n_jobs=options.n_jobs,
         n_targets=options.n_targets if "multi" in methods else None,
         **options.settings(),
+        **more,
     )
-    model.fit(problem.X, problem.y)
+    model.fit(problem.X, problem.y, groups=problem.groups)
     for part in (model, model.best_estimator_):  # as after a fit to a data frame, without copies
         part.feature_names_in_ = problem.feature_names.astype(object)
     return model
@@ -109,13 +145,13 @@ def fit_model(problem: Problem, methods: Sequence[str], cv: Folds, options: Mode
 
 def _fit_all_blocks(model: Any, problem: Problem) -> None:
     """Give a model that was chosen on some samples the fit to all of them, a Dask array."""
-    best = clone(model.best_estimator_).fit(problem.X, problem.y)
+    best = clone(model.best_estimator_).fit(problem.X, problem.y, groups=problem.groups)
     best.feature_names_in_ = problem.feature_names.astype(object)
     chosen = {"alpha_": model.alpha_, "smoothness_": model.smoothness_, "best_estimator_": best}
     fitted = {name: value for name, value in vars(best).items() if name.endswith("_")}
     vars(model).update(fitted | chosen)
 
 
-def save_fitted(model: Any, path: Path, problem: Problem, cv: Folds) -> None:
+def save_fitted(model: Any, path: Path, problem: Problem, cv: Any) -> None:
     """Save a model with what is known about its training."""
     save_model(model, path, summary={**problem.summary, "scoring": problem.scoring, "cv": str(cv)})

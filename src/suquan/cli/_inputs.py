@@ -11,6 +11,7 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from suquan._dask.collections import compute, take_rows
 from suquan.cli._options import Folds, LabelOptions, ModelOptions, TableOptions
 from suquan.cli._output import Output
+from suquan.folds import RepeatedGroupFolds, leave_out_splits
 from suquan.io import BlockTable, LabelTable, Table, TableError, open_block_table, read_table
 from suquan.io import labels as label_files
 from suquan.io._kinds import ARRAYS
@@ -38,6 +39,8 @@ class Problem:
         What the sorted values of y stand for; the second of two is the positive one.
     summary : dict
         What to record about the data.
+    groups, cohorts : ndarray of shape (n_samples,) of str, or None
+        What stays together in every fold, and what is left out in turn.
     """
 
     X: Any
@@ -45,6 +48,8 @@ class Problem:
     feature_names: np.ndarray
     class_names: list[str]
     summary: dict[str, Any]
+    groups: np.ndarray | None = None
+    cohorts: np.ndarray | None = None
 
     @property
     def is_regression(self) -> bool:
@@ -94,9 +99,35 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
         "label_options": options.asked(),
         **found,
     }
+    parts: dict[str, Any] = {}
+    for part, column in (("groups", options.groups), ("cohorts", options.leave_out)):
+        if column is not None:
+            parts[part] = _find_groups(source or table, table.sample_names[keep], column, output)
+            summary["groups" if part == "groups" else "leave_out"] = column
+    if "cohorts" in parts:
+        codes = np.unique(y, return_inverse=True)[1]
+        classes = np.array(class_names)[codes] if class_names else None
+        leave_out_splits(parts["cohorts"], classes)
     if not keep.all():
         values = take_rows(values, keep) if in_blocks else values[keep]
-    return Problem(values, y, features, class_names, summary)
+    return Problem(values, y, features, class_names, summary, **parts)
+
+
+def _find_groups(source: Labels, names: np.ndarray, column: str, output: Output) -> np.ndarray:
+    """Groups of the samples of these names, as text; refused where one has none."""
+    found = label_files.select_labels(source, column, sample_names=names)
+    if not found.keep.all():
+        n_missing, first = int(np.sum(~found.keep)), str(names[~found.keep][0])
+        raise TableError(
+            f"{n_missing:,} of {len(names):,} labelled samples have no group in {column!r}, first {first!r}; "
+            "fill it in, or take their labels away"
+        )
+    numbers = found.y.dtype.kind == "f" and bool(np.all(found.y == np.round(found.y)))
+    groups = (found.y.astype(np.int64) if numbers else found.y).astype(str)
+    kinds, counts = np.unique(groups, return_counts=True)
+    each = ": " + ", ".join(f"{k} ({n:,})" for k, n in zip(kinds, counts, strict=True))
+    output.say(f"{len(kinds):,} groups in {column!r}{each if len(kinds) <= MOST_CLASSES else ''}")
+    return groups
 
 
 def find_samples(path: Path, options: TableOptions, **evidence: Any) -> tuple[str, str]:
@@ -162,7 +193,9 @@ def sample_problem(problem: Problem, n_rows: int, seed: int) -> Problem:
     keep = np.zeros(n_samples, dtype=bool)
     keep[np.random.default_rng(seed).choice(n_samples, n_rows, replace=False)] = True
     (X,) = compute(take_rows(problem.X, keep), blocks_of=problem.X)
-    return replace(problem, X=X, y=problem.y[keep])
+    parts = {name: getattr(problem, name) for name in ("groups", "cohorts")}
+    kept: dict[str, Any] = {k: None if part is None else part[keep] for k, part in parts.items()}
+    return replace(problem, X=X, y=problem.y[keep], **kept)
 
 
 def find_labels(source: Labels, names: np.ndarray, options: LabelOptions, output: Output) -> Found:
@@ -272,5 +305,12 @@ def make_splitter(cv: Folds, seed: int, problem: Problem) -> Any:
         raise TableError(
             f"{len(problem.y)} samples are too few for {n_splits} folds; give --cv 2x5"
         )
+    if problem.groups is not None:
+        n_groups = len(np.unique(problem.groups))
+        if n_groups < n_splits:
+            raise TableError(
+                f"{n_groups} groups are too few for {n_splits} folds that keep them together; give fewer folds"
+            )
+        return RepeatedGroupFolds(n_splits, cv.n_repeats, not problem.is_regression, seed)
     kind = RepeatedKFold if problem.is_regression else RepeatedStratifiedKFold
     return kind(n_splits=n_splits, n_repeats=cv.n_repeats, random_state=seed)

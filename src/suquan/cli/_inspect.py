@@ -1,5 +1,7 @@
 """``suquan inspect``: a model file in, what it holds as lines and tables out."""
 
+from typing import Any
+
 import numpy as np
 
 from suquan.cli._options import Inspect
@@ -11,6 +13,14 @@ from suquan.report._model import largest_weights, target_rows
 
 TARGET = ("target", "share", "singular_value", "nearest", "distance")  # in the JSON object
 HIDDEN = {"class_names", "class_counts", "label_options"}  # told in other words
+
+
+def _calibration(model: Any) -> dict[str, Any]:
+    """How probabilities follow from scores, where that was learned: the kind, and its numbers."""
+    found = getattr(model, "calibration_", None) or {}
+    numbers = {k: v for k, v in found.items() if np.ndim(v) == 0 and k != "kind"}
+    told = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+    return {"calibration": f"{found['kind']} {told}".strip()} if found else {}
 
 
 def run(options: Inspect, output: Output) -> None:
@@ -29,6 +39,7 @@ def run(options: Inspect, output: Output) -> None:
         **{key: value for key, value in file.summary.items() if key not in HIDDEN},
         "ties": model.ties,
         "missing": model.missing,
+        **_calibration(model),
         "feature scaling": getattr(model, "feature_scaling", "none"),
         "feature names": "yes" if hasattr(model, "feature_names_in_") else "no",
     }

@@ -19,6 +19,7 @@ Side = Literal["auto", "rows", "columns"]
 Ties = Literal["average", "first", "mean_rank"]
 Missing = Literal["error", "ignore"]
 Task = Literal["classification", "regression"]
+Calibration = Literal["sigmoid", "isotonic", "none"]
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,17 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
 
     table: Path = argument("Samples and features.", "TABLE")
     cv: Any = opt(Folds(3, 5), "F folds, R times.", "FxR", parser=parse_cv)
+    groups: str | None = opt(
+        None,
+        "Column of --labels or of the table; its groups stay together in every fold.",
+        "COLUMN",
+    )
+    leave_out: str | None = opt(
+        None, "Column of cohorts; each is the test set once, in place of --cv.", "COLUMN"
+    )
+    calibration: Calibration = opt(
+        "sigmoid", "How scores become probabilities, by out-of-fold scores; none: as they are."
+    )
     alphas: int = opt(7, "Strengths of the penalty tried.", "N", min=1)
     smoothnesses: int = opt(5, "Smoothnesses of the target tried.", "N", min=1)
     n_knots: int | None = opt(None, "Learn the target with this many nodes, for speed.", "N", min=2)
@@ -212,6 +224,17 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
     )
     seed: int = opt(0, "Seed of all folds.", "N", min=0)
     n_jobs: int = opt(-1, N_JOBS, "N")
+
+    @property
+    def label_columns(self) -> list[str]:
+        """Names of the columns that are read, each once."""
+        more = [name for name in (self.groups, self.leave_out) if name is not None]
+        return list(dict.fromkeys([*super().label_columns, *more]))
+
+    @property
+    def calibration_or_none(self) -> str | None:
+        """The parameter `calibration` of an estimator."""
+        return None if self.calibration == "none" else self.calibration
 
     def settings(self) -> dict[str, Any]:
         """Parameters of the same names of an estimator that chooses its penalties."""
@@ -255,13 +278,15 @@ class Normalize(RankOptions, TableOptions, ClusterOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Options):
-    """Run an experiment of the SUQUAN paper.
+    """Run an experiment of the SUQUAN paper, or one of ours.
 
-    Makes tables, figures, and a report with the paper's numbers beside ours.
+    Makes tables, figures, and a report, with the paper's numbers beside ours where it has some.
     """
 
-    experiment: Literal["simulated", "cifar10", "expression", "several"] = argument(
-        "simulated, cifar10, expression or several.", "EXPERIMENT"
+    experiment: Literal[
+        "simulated", "cifar10", "expression", "several", "calibration", "platforms", "kendall"
+    ] = argument(
+        "simulated, cifar10, expression, several, calibration, platforms or kendall.", "EXPERIMENT"
     )
     protocol: Literal["quick", "paper"] = opt(
         "quick", "quick: for a laptop; paper: as the paper did, hours or more."

@@ -207,10 +207,10 @@ def _score(model: Any, X: np.ndarray) -> np.ndarray:
 
 
 def _winner(numbers: list[float], names: list[str]) -> list[str]:
-    """Name of the class with the highest score; none in regression."""
+    """Name of the class with the highest probability; none in regression."""
     if len(names) <= 2:
-        return names[int(numbers[0] > 0) :][:1]
-    return [names[int(np.argmax(numbers[: len(names)]))]]
+        return names[int(numbers[-1] > 0.5) :][:1]
+    return [names[int(np.argmax(numbers[len(names) :]))]]
 
 
 def _write(

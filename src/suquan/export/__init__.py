@@ -99,7 +99,7 @@ def export_model(
         "estimator": type(model).__name__,
         "training": summary or {},
         "classes": classes,
-        "calibration": None,
+        "calibration": _plain(getattr(model, "calibration_", None)),
         "scores": scores,
         "loss": model._fitted_loss.name,
         "n_features": p,
@@ -119,6 +119,13 @@ def export_model(
         for name in SCORERS:
             shutil.copyfile(Path(__file__).with_name(name), new / name)
     return path
+
+
+def _plain(calibration: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A calibration with lists for arrays."""
+    if calibration is None:
+        return None
+    return {name: np.asarray(value).tolist() for name, value in calibration.items()}
 
 
 def _write(path: Path, header: list[str], names: Iterable[Any], columns: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from suquan.plotting._axes import COLORS, finish
 from suquan.plotting._comparison import differences_from, kind_of, reference_of, scores_of
 from suquan.plotting._targets import SHOWN_TARGETS, standardized
 from suquan.report._page import Figure, Section, Table, Verdict
+from suquan.report._probabilities import cohort_section, probability_section
 from suquan.report._svg import figure_of
 from suquan.report._words import (
     TARGET_IS,
@@ -57,7 +58,7 @@ _SCORES = {
 
 
 def comparison_sections(comparison: Comparison, *, with_target: bool = True) -> list[Section]:
-    """Verdict, scores of all methods, learned target and shuffled labels, each a :class:`Section`.
+    """Verdict, cohorts, scores, probabilities, learned target and shuffled labels, each a :class:`Section`.
 
     Parameters
     ----------
@@ -70,6 +71,10 @@ def comparison_sections(comparison: Comparison, *, with_target: bool = True) -> 
     list of Section
     """
     sections = [_verdict_section(comparison), _scores_section(comparison)]
+    if comparison.cohorts:
+        sections.insert(1, cohort_section(comparison))
+    if "log_loss" in comparison.summary:
+        sections.append(probability_section(comparison))
     if with_target and comparison.targets:
         sections.append(_targets_section(comparison))
     if comparison.permutations:
@@ -171,12 +176,17 @@ def _scores_table(comparison: Comparison) -> Table:
     judged = () if comparison.contrast is None else (VERDICT_METHOD, BEST_FIXED)
     marked = [place for place, k in enumerate(order) if names[k] in judged]
     note = " The two rows of the verdict are shaded." if marked else ""
+    how = (
+        "Cohorts are tested once each, so that there are neither intervals nor p-values."
+        if comparison.cohorts
+        else "Intervals and two-sided p-values are corrected for overlapping training sets, not for the number "
+        "of methods."
+    )
     columns = (
         f"Method|Mean {scoring}|sd over folds|Difference from {reference}|95% interval|p|What it is"
     )
     return Table(
-        f"Methods by their mean {scoring}. Intervals and two-sided p-values are corrected for "
-        f"overlapping training sets, not for the number of methods.{note}",
+        f"Methods by their mean {scoring}. {how}{note}",
         columns.split("|"),
         rows,
         numeric=range(1, 6),

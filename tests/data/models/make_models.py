@@ -44,6 +44,10 @@ def make_models():
         "classifier_cv": suquan.SuquanClassifierCV(["fixed", "bnd"], **selection).fit(
             named(X), np.where(two, "case", "control")
         ),
+        "classifier_isotonic": suquan.SuquanClassifierCV(
+            "fixed", calibration="isotonic", **selection
+        ).fit(X, two),
+        "classifier_temperature": suquan.SuquanClassifierCV("fixed", **selection).fit(X, three),
         "classifier_multi": suquan.SuquanClassifier("multi", n_targets=2).fit(named(X), three),
         "classifier_scaled": suquan.SuquanClassifier("bnd", feature_scaling="std").fit(X, three),
         "classifier_matrix": suquan.SuquanClassifier("matrix", n_knots=6).fit(X, two),

@@ -1,0 +1,245 @@
+"""Result of a comparison: what the outcomes of its tasks say, as tables, dicts of equal-length arrays."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suquan._files import replace_file
+from suquan.calibration import MEASURES, measure_probabilities, reliability
+from suquan.model_selection import ranks_of
+from suquan.statistics import Difference, corrected_difference, holm, wilcoxon_greater
+
+BEST_FIXED = "best_fixed"
+# The contrast of the verdict, fixed in advance.
+VERDICT_METHOD = "crossfit"
+Table = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result of :func:`compare`; tables are dicts of equal-length arrays.
+
+    Attributes
+    ----------
+    folds : dict of arrays
+        One row per method and outer fold: method, repeat, fold, score, alpha, smoothness, rounds, seconds; for
+        classes also log_loss, brier, balanced_accuracy and balanced_accuracy_at_prevalence (see
+        :func:`suquan.calibration.measure_probabilities`), NaN for estimators without probabilities; and
+        cohort, where cohorts are left out.
+    summary : dict of arrays
+        One row per method: method, mean, std, rank, and means of the measures of probabilities.
+    tests : dict of arrays
+        One row per ordered pair of methods: mean difference, its interval with the corrected resampled
+        variance, t, two-sided p; one-sided Wilcoxon p; both Holm-adjusted. Of cohorts the differences alone.
+    verdict : str
+        Whether learning the target helps, in one sentence; the differences by cohort where these are left out.
+    contrast : Difference or None
+        The difference behind it.
+    targets : dict of arrays
+        Learned targets of each method over the outer folds, (n_folds, n_features).
+    permutations : dict of arrays
+        Scores with shuffled labels, where asked for; they never enter the verdict.
+    reliability : dict of arrays
+        For classes: method, predicted, observed, count, in ten bins of the probabilities of all outer folds;
+        see :func:`suquan.calibration.reliability`.
+    cohorts : dict of arrays
+        Where cohorts are left out, one row per cohort and method: cohort, n_samples, method, score, and its
+        difference from that of "best_fixed".
+    """
+
+    folds: dict[str, np.ndarray]
+    summary: dict[str, np.ndarray]
+    tests: dict[str, np.ndarray]
+    verdict: str
+    contrast: Difference | None
+    targets: dict[str, np.ndarray]
+    scoring: str
+    permutations: dict[str, np.ndarray] = field(default_factory=dict)
+    reliability: dict[str, np.ndarray] = field(default_factory=dict)
+    cohorts: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def target_band(
+        self, method: str = VERDICT_METHOD
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Lowest, median and highest learned target over the outer folds, place by place."""
+        targets = self.targets[method]
+        return targets.min(axis=0), np.median(targets, axis=0), targets.max(axis=0)
+
+    def to_pandas(self) -> dict[str, Any]:
+        """Tables as data frames, by name; needs pandas."""
+        import pandas as pd
+
+        return {name: pd.DataFrame(table) for name, table in self._tables().items()}
+
+    def to_csv(self, directory: Any) -> list[Path]:
+        """Write folds.csv, summary.csv, tests.csv and what other tables there are, each in one move."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        return [write_csv(directory / f"{name}.csv", t) for name, t in self._tables().items()]
+
+    def _tables(self) -> dict[str, dict[str, np.ndarray]]:
+        tables = {"folds": self.folds, "summary": self.summary, "tests": self.tests}
+        others = ("permutations", "reliability", "cohorts")
+        return tables | {name: getattr(self, name) for name in others if getattr(self, name)}
+
+    def plot(self, axes: Any = None) -> Any:
+        """Scores of all methods over the folds, and the band of the learned target; needs matplotlib.
+
+        Parameters
+        ----------
+        axes : two matplotlib axes, default=None
+
+        Returns
+        -------
+        matplotlib figure
+        """
+        from suquan.plotting import plot_comparison
+
+        return plot_comparison(self, axes)
+
+
+# -- how they are made ------------------------------------------------------------------------------
+
+
+def measures_table(
+    probabilities: Sequence[np.ndarray], codes: Sequence[np.ndarray], prevalences: Sequence[Any]
+) -> Table:
+    """Measures of one method's probabilities in every fold; NaN where it has none."""
+    rows = [
+        measure_probabilities(p, *known) if p.size else dict.fromkeys(MEASURES, np.nan)
+        for p, *known in zip(probabilities, codes, prevalences, strict=True)
+    ]
+    return {name: np.array([row[name] for row in rows]) for name in MEASURES}
+
+
+def reliability_table(probabilities: dict[str, list[np.ndarray]], codes: list[np.ndarray]) -> Table:
+    """Bins of what each method said and of what came true, over all outer folds."""
+    found = {
+        name: reliability(np.concatenate(parts), np.concatenate(codes))
+        for name, parts in probabilities.items()
+        if all(part.size and not np.isnan(part).any() for part in parts)
+    }
+    if not found:
+        return {}
+    names = np.repeat(list(found), [len(bins["count"]) for bins in found.values()])
+    columns = {
+        key: np.concatenate([bins[key] for bins in found.values()])
+        for key in ("predicted", "observed", "count")
+    }
+    return {"method": names, **columns}
+
+
+def cohort_table(
+    cohorts: Sequence[str], n_samples: Sequence[int], scores: dict[str, np.ndarray]
+) -> Table:
+    """One row per cohort and method: its score there, and the difference from the best fixed target's."""
+    values = np.stack(list(scores.values()), axis=1)
+    reference = scores.get(BEST_FIXED, np.full(len(cohorts), np.nan))
+    return {
+        "cohort": np.repeat(cohorts, len(scores)),
+        "n_samples": np.repeat(n_samples, len(scores)),
+        "method": np.tile(list(scores), len(cohorts)),
+        "score": values.ravel(),
+        "difference": (values - reference[:, None]).ravel(),
+    }
+
+
+def summary_table(scores: dict[str, np.ndarray], measures: dict[str, Table]) -> Table:
+    """Means over the folds, one row per method."""
+    means = np.array([values.mean() for values in scores.values()])
+    return {
+        "method": np.array(list(scores)),
+        "mean": means,
+        "std": np.array([v.std(ddof=1) if len(v) > 1 else np.nan for v in scores.values()]),
+        "rank": ranks_of(means),
+        **{
+            name: np.array([table[name].mean() for table in measures.values()])
+            for name in (MEASURES if measures else ())
+        },
+    }
+
+
+def tests_table(scores: dict[str, np.ndarray], test_share: float, *, of_cohorts: bool) -> Table:
+    """Every method against every other; a two-sided test is the same for (a, b) and (b, a).
+
+    Cohorts are no random folds: the corrected test does not hold for them, and the differences stand alone.
+    """
+    pairs = [(a, b) for a in scores for b in scores if a != b]
+    found = [corrected_difference(scores[a] - scores[b], test_share) for a, b in pairs]
+    if of_cohorts:
+        found = [Difference(one.mean, -np.inf, np.inf, np.nan, np.nan) for one in found]
+    p_t = {frozenset(pair): one.p_value for pair, one in zip(pairs, found, strict=True)}
+    p_t_holm = dict(zip(p_t, holm(np.array(list(p_t.values()))), strict=True))
+    p_wilcoxon = np.array(
+        [np.nan if of_cohorts else wilcoxon_greater(scores[a] - scores[b]) for a, b in pairs]
+    )
+    columns = ("difference", "low", "high", "t", "p_t")
+    return {
+        "method": np.array([a for a, _ in pairs]),
+        "other": np.array([b for _, b in pairs]),
+        **dict(zip(columns, np.array(found).reshape(-1, len(columns)).T, strict=True)),
+        "p_t_holm": np.array([p_t_holm[frozenset(pair)] for pair in pairs]),
+        "p_wilcoxon": p_wilcoxon,
+        "p_wilcoxon_holm": holm(p_wilcoxon),
+    }
+
+
+def permutation_table(means: np.ndarray, observed: np.ndarray | None) -> Table:
+    """Mean scores with shuffled labels, and the share of them that reach the observed one."""
+    level = np.nan if observed is None else observed.mean()
+    p_value = (1 + np.sum(means >= level)) / (1 + len(means))
+    return {
+        "permutation": np.arange(len(means)),
+        "mean": means,
+        "p_value": np.full(len(means), p_value),
+    }
+
+
+def cohort_verdict(scores: dict[str, np.ndarray], cohorts: Sequence[str], scoring: str) -> str:
+    """What stands in place of a verdict where cohorts are left out."""
+    text = "No verdict: each cohort is tested once, and the test of the verdict is for random folds"
+    if VERDICT_METHOD not in scores or BEST_FIXED not in scores:
+        return f"{text}."
+    gains = scores[VERDICT_METHOD] - scores[BEST_FIXED]
+    each = ", ".join(f"{name} {gain:+.4f}" for name, gain in zip(cohorts, gains, strict=True))
+    return f"{text}. {scoring} of the learned target less that of the best fixed one: {each}."
+
+
+def verdict_of(contrast: Difference | None, scoring: str, n_folds: int) -> str:
+    """One plain sentence."""
+    if contrast is None:
+        return (
+            f"No verdict: it compares {VERDICT_METHOD!r} with the best fixed target, and methods must name "
+            "both."
+        )
+    if n_folds < 2:
+        return (
+            f"No verdict: one outer fold gives no interval; the difference there is {contrast.mean:+.4f}. "
+            "Use at least two."
+        )
+    numbers = (
+        f"{scoring} differs by {contrast.mean:+.4f} from the best fixed target's "
+        f"(95% interval {contrast.low:+.4f} to {contrast.high:+.4f}, {n_folds} folds)"
+    )
+    if contrast.low > 0:
+        return f"Learning the target helps: its {numbers}."
+    if contrast.high < 0:
+        return f"Learning the target hurts: its {numbers}."
+    return f"Learning the target makes no difference that these data can show: its {numbers}."
+
+
+def write_csv(path: Path, table: Table) -> Path:
+    """Write a table in one move."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
+    replace_file(path, lambda file: file.write(text.getvalue().encode()))
+    return path

@@ -1,0 +1,247 @@
+"""Probabilities that follow from scores: fitted to out-of-fold scores, kept as plain numbers.
+
+Scores come in as `decision_function` gives them, probabilities of all classes go out. Selection and comparison
+fit a calibration to the scores of samples that the scoring model had not seen; predictions apply it.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit, log_softmax, softmax
+from sklearn.isotonic import IsotonicRegression
+
+from suquan.ranking import check_choice
+
+__all__ = [
+    "apply_calibration",
+    "check_calibration",
+    "fit_calibration",
+    "measure_probabilities",
+    "reliability",
+]
+
+CALIBRATIONS = ("sigmoid", "isotonic")
+# Temperatures that are tried, as powers of e: scores of any scale that occurs.
+_LOG_TEMPERATURES = (-15.0, 15.0)
+# What a table says of probabilities.
+MEASURES = ("log_loss", "brier", "balanced_accuracy", "balanced_accuracy_at_prevalence")
+N_BINS = 10
+
+
+def check_calibration(kind: Any, n_classes: int) -> None:
+    """Raise a ValueError where there is no such calibration, or none for that many classes."""
+    if kind is None:
+        return
+    check_choice("calibration", kind, CALIBRATIONS)
+    if kind == "isotonic" and n_classes > 2:
+        raise ValueError(
+            f"calibration='isotonic' is for two classes; got {n_classes}. Choose calibration='sigmoid', which "
+            "fits one temperature to more classes, or calibration=None."
+        )
+
+
+def fit_calibration(
+    kind: str, scores: np.ndarray, codes: np.ndarray, weights: np.ndarray
+) -> dict[str, Any]:
+    """Calibration of scores that were given to samples of known classes.
+
+    Minimises −Σ_i s_i Σ_k t_ik log p_ik, the log loss where t_ik is 1 for the sample's own class, else 0. So
+    that no probability becomes 0 or 1 because few samples were seen, t_ik is (N + 1)/(N + 2) for the own class,
+    with N the weight of that class, as in Platt; with more than two classes N is the weight of all samples. The
+    other classes share the rest.
+
+    - "sigmoid": p = 1/(1 + exp(−(slope·u + intercept))), slope ≥ 0, so that a higher score never means less.
+    - "isotonic": p is the non-decreasing step through the targets, linear between the scores seen. It minimises
+      the squares Σ_i s_i (t_i1 − p_i)², and the log loss with them.
+    - more than two classes: p = softmax(u / temperature).
+
+    Parameters
+    ----------
+    kind : {"sigmoid", "isotonic"}
+    scores : ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
+    codes : ndarray of shape (n_rows,), int
+        Classes by their number.
+    weights : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    dict
+        "kind", and "slope" and "intercept", or "scores" and "probabilities", or "temperature".
+
+    References
+    ----------
+    J. Platt, "Probabilistic Outputs for Support Vector Machines", 1999. C. Guo et al., "On Calibration of
+    Modern Neural Networks", 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from suquan.calibration import apply_calibration, fit_calibration
+    >>> scores, codes = np.array([-0.1, 0.0, 0.1, 0.2]), np.array([0, 1, 0, 1])
+    >>> found = fit_calibration("sigmoid", scores, codes, np.ones(4))
+    >>> found["slope"] > 1  # the scores were too close to each other
+    True
+    >>> apply_calibration(found, scores).shape
+    (4, 2)
+    """
+    n_classes = 2 if scores.ndim == 1 else scores.shape[1]
+    targets = _targets(codes, weights, n_classes)
+    if n_classes > 2:
+        return {"kind": "temperature", "temperature": _temperature(scores, targets, weights)}
+    if kind == "isotonic":
+        found = IsotonicRegression(out_of_bounds="clip").fit(scores, targets[:, 1], weights)
+        steps = {"scores": found.X_thresholds_, "probabilities": found.y_thresholds_}
+        return {"kind": kind, **{name: np.asarray(v, np.float64) for name, v in steps.items()}}
+    slope, intercept = _sigmoid(scores, targets[:, 1], weights)
+    return {"kind": kind, "slope": slope, "intercept": intercept}
+
+
+def apply_calibration(calibration: dict[str, Any], scores: np.ndarray) -> np.ndarray:
+    """Probabilities of all classes, (n_samples, n_classes).
+
+    Parameters
+    ----------
+    calibration : dict
+        What :func:`fit_calibration` gave.
+    scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+    """
+    if calibration["kind"] == "temperature":
+        return softmax(scores / calibration["temperature"], axis=1)
+    if calibration["kind"] == "isotonic":
+        second = np.interp(scores, calibration["scores"], calibration["probabilities"])
+        return np.column_stack([1.0 - second, second])
+    u = calibration["slope"] * scores + calibration["intercept"]
+    return np.column_stack([expit(-u), expit(u)])
+
+
+def _targets(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:
+    """Targets t_ik of :func:`fit_calibration`, (n_rows, n_classes)."""
+    size = np.bincount(codes, weights, n_classes)[codes] if n_classes == 2 else weights.sum()
+    rest = np.broadcast_to(1.0 / (size + 2.0), len(codes))
+    targets = np.repeat(rest[:, None] / (n_classes - 1), n_classes, axis=1)
+    targets[np.arange(len(codes)), codes] = 1.0 - rest
+    return targets
+
+
+def _sigmoid(u: np.ndarray, t: np.ndarray, s: np.ndarray) -> tuple[float, float]:
+    """Slope ≥ 0 and intercept that minimise Σ s [log(1 + exp(v)) − t v], v = slope·u + intercept."""
+    centre, s = np.average(u, weights=s), s / s.sum()
+    scale = float(np.sqrt(np.average((u - centre) ** 2, weights=s)))
+    if scale <= 1e-12 * (1.0 + abs(centre)):  # scores that differ by rounding are one score
+        scale = 0.0
+    z = (u - centre) / (scale or 1.0)
+
+    def value(x: np.ndarray) -> tuple[float, np.ndarray]:
+        v = x[0] * z + x[1]
+        excess = s * (expit(v) - t)
+        return float(s @ (np.logaddexp(0.0, v) - t * v)), np.array([excess @ z, excess.sum()])
+
+    mean = np.average(t, weights=s)
+    start = np.array([1.0 if scale else 0.0, np.log(mean / (1.0 - mean))])
+    accurate = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
+    bounds = [(0.0, None if scale else 0.0), (None, None)]
+    slope, shift = minimize(
+        value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=accurate
+    ).x
+    slope = float(slope) / (scale or 1.0)
+    return slope, float(shift) - slope * float(centre)
+
+
+def _temperature(u: np.ndarray, t: np.ndarray, s: np.ndarray) -> float:
+    """T > 0 that minimises −Σ s Σ_k t_k log softmax(u/T)_k, which is convex in 1/T."""
+
+    def value(log_temperature: float) -> float:
+        logs = log_softmax(u * np.exp(-log_temperature), axis=1)
+        return -float(s @ np.sum(t * logs, axis=1)) / float(s.sum())
+
+    found = minimize_scalar(
+        value, bounds=_LOG_TEMPERATURES, method="bounded", options={"xatol": 1e-9}
+    )
+    return float(np.exp(found.x))
+
+
+# -- what probabilities are worth -------------------------------------------------------------------
+
+
+def measure_probabilities(
+    probabilities: np.ndarray, codes: np.ndarray, prevalence: np.ndarray
+) -> dict[str, float]:
+    """Log loss, Brier score and balanced accuracy of probabilities of samples whose classes are known.
+
+    Parameters
+    ----------
+    probabilities : ndarray of shape (n_samples, n_classes)
+    codes : ndarray of shape (n_samples,), int
+        Classes by their number.
+    prevalence : ndarray of shape (n_classes,)
+        Shares of the classes among the training samples.
+
+    Returns
+    -------
+    dict
+        "log_loss", −log of the probability of the true class; "brier", (p − y)² of the second of two classes,
+        Σ_k (p_k − y_k)² of more; "balanced_accuracy", the recall averaged over the classes, where the class of
+        largest p_k is predicted (0.5 for two); "balanced_accuracy_at_prevalence", the same for the largest
+        p_k / prevalence_k, which for two classes puts the limit at the prevalence of the second. All NaN
+        where a probability is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.9, 0.1], [0.7, 0.3], [0.6, 0.4]])
+    >>> found = measure_probabilities(p, np.array([0, 1, 1]), np.array([0.8, 0.2]))
+    >>> found["balanced_accuracy"], found["balanced_accuracy_at_prevalence"]
+    (0.5, 1.0)
+    """
+    if np.isnan(probabilities).any():
+        return dict.fromkeys(MEASURES, np.nan)
+    own = np.take_along_axis(probabilities, codes[:, None], axis=1)[:, 0]
+    n_classes = probabilities.shape[1]
+    squares = np.sum((probabilities - np.eye(n_classes)[codes]) ** 2, axis=1)
+    counts = np.bincount(codes, minlength=n_classes)
+
+    def balanced_accuracy(p: np.ndarray) -> float:
+        right = np.bincount(codes, np.argmax(p, axis=1) == codes, n_classes)
+        return float(np.mean((right / np.maximum(counts, 1))[counts > 0]))
+
+    values = (
+        -float(np.mean(np.log(np.maximum(own, np.finfo(float).eps)))),
+        float(np.mean(squares)) / (2.0 if n_classes == 2 else 1.0),
+        balanced_accuracy(probabilities),
+        balanced_accuracy(probabilities / prevalence),
+    )
+    return dict(zip(MEASURES, values, strict=True))
+
+
+def reliability(probabilities: np.ndarray, codes: np.ndarray) -> dict[str, np.ndarray]:
+    """How often what was said came true, by ten bins of what was said; empty bins are left out.
+
+    Of two classes: the probability of the second, and its share. Of more: the probability of the class that is
+    predicted, and the share of right predictions.
+
+    Parameters
+    ----------
+    probabilities : ndarray of shape (n_samples, n_classes)
+    codes : ndarray of shape (n_samples,), int
+
+    Returns
+    -------
+    dict of arrays
+        "predicted" and "observed", the means in each bin, and "count".
+    """
+    two = probabilities.shape[1] == 2
+    said = probabilities[:, 1] if two else probabilities.max(axis=1)
+    true = codes == 1 if two else codes == np.argmax(probabilities, axis=1)
+    bins = np.minimum((said * N_BINS).astype(np.intp), N_BINS - 1)
+    count = np.bincount(bins, minlength=N_BINS)
+    filled = count > 0
+    means = {
+        name: np.bincount(bins, v, N_BINS)[filled] / count[filled]
+        for name, v in (("predicted", said), ("observed", true))
+    }
+    return {**means, "count": count[filled]}

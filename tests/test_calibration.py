@@ -1,0 +1,315 @@
+"""Probabilities that follow from out-of-fold scores."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
+from scipy.special import expit, softmax
+from sklearn.base import clone
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score, brier_score_loss, log_loss
+from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, StratifiedKFold
+
+from suquan import SuquanClassifier, SuquanClassifierCV, load_model, save_model
+from suquan.calibration import (
+    apply_calibration,
+    fit_calibration,
+    measure_probabilities,
+    reliability,
+)
+from suquan.datasets import make_corrupted_classification
+from suquan.methods import METHODS
+from suquan.model_selection import Candidate, choose
+
+SMALL = {"alphas": [1e-3, 1.0], "smoothnesses": 1, "n_repeats": 1, "random_state": 0}
+
+
+def make_scores(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=n)
+    codes = (rng.random(n) < expit(3 * u - 1)).astype(int)
+    return 1e-3 * u + 0.2, codes, rng.uniform(0.2, 2.0, n)
+
+
+def make_problem(n=90, p=20, seed=0):
+    X, y = make_corrupted_classification(n, p, random_state=seed)
+    return X, y.astype(bool)
+
+
+def platt(codes, weights):
+    """Platt's targets of the second of two classes."""
+    first, second = weights[codes == 0].sum(), weights[codes == 1].sum()
+    return np.where(codes == 1, (second + 1) / (second + 2), 1 / (first + 2))
+
+
+# -- the curves --------------------------------------------------------------------------------------
+
+
+def test_sigmoid_is_logistic_regression_on_the_targets_of_platt():
+    u, codes, s = make_scores()
+    found = fit_calibration("sigmoid", u, codes, s)
+    t = platt(codes, s)
+    # A sample with target t counts t times as a one and 1 − t times as a zero.
+    reference = LogisticRegression(C=np.inf, tol=1e-12, max_iter=10000).fit(
+        np.r_[u, u][:, None] * 1e3, np.repeat([1, 0], len(u)), np.r_[s * t, s * (1 - t)]
+    )
+    assert_allclose(found["slope"], reference.coef_[0, 0] * 1e3, rtol=1e-4)
+    p = apply_calibration(found, u)
+    assert_allclose(p, reference.predict_proba(u[:, None] * 1e3), atol=1e-6)
+    assert log_loss(codes, p, sample_weight=s) < 0.8 * log_loss(codes, expit(u), sample_weight=s)
+
+
+def test_sigmoid_does_not_care_for_the_scale_of_scores():
+    u, codes, s = make_scores()
+    p = apply_calibration(fit_calibration("sigmoid", u, codes, s), u)
+    for scale, shift in ((1e6, -3.0), (1e-4, 0.0)):
+        v = scale * u + shift
+        assert_allclose(apply_calibration(fit_calibration("sigmoid", v, codes, s), v), p, atol=1e-6)
+
+
+def test_a_higher_score_never_means_less():
+    u, codes, s = make_scores()
+    found = fit_calibration("sigmoid", -u, codes, s)
+    assert found["slope"] == 0.0
+    p = apply_calibration(found, -u)[:, 1]
+    assert_allclose(p, np.average(platt(codes, s), weights=s), atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "isotonic"])
+def test_no_probability_is_zero_or_one_after_a_perfect_separation(kind):
+    u, codes = np.arange(20.0), np.arange(20) // 10
+    p = apply_calibration(fit_calibration(kind, u, codes, np.ones(20)), np.array([-5.0, 50.0]))
+    if kind == "isotonic":
+        assert_allclose(p[:, 1], [1 / 12, 11 / 12])
+    assert 0 < p[0, 1] < 0.1
+    assert 0.9 < p[1, 1] < 1
+
+
+def test_isotonic_is_that_of_scikit_learn_on_the_targets_of_platt():
+    u, codes, s = make_scores()
+    u = np.round(u, 4)  # ties
+    found = fit_calibration("isotonic", u, codes, s)
+    new = np.linspace(u.min() - 1e-3, u.max() + 1e-3, 101)
+    reference = IsotonicRegression(out_of_bounds="clip").fit(u, platt(codes, s), s)
+    assert_allclose(apply_calibration(found, new)[:, 1], reference.predict(new), atol=1e-12)
+
+
+def test_temperature_is_the_best_of_all():
+    rng = np.random.default_rng(1)
+    u = rng.normal(size=(200, 3))
+    codes = np.array([rng.choice(3, p=row) for row in softmax(2.5 * u, axis=1)])
+    s = rng.uniform(0.5, 1.5, 200)
+    found = fit_calibration("sigmoid", u, codes, s)
+    assert found["kind"] == "temperature"
+    t = np.where(codes[:, None] == np.arange(3), s.sum() + 1, 0.5) / (s.sum() + 2)
+
+    def loss(x):
+        return -np.sum(s[:, None] * t * np.log(softmax(u * x[0], axis=1)))
+
+    best = minimize(loss, [1.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}).x[0]
+    assert_allclose(found["temperature"], 1 / best, rtol=1e-5)
+    assert 0.3 < found["temperature"] < 0.6
+    assert_allclose(apply_calibration(found, u), softmax(u * best, axis=1), atol=1e-5)
+
+
+# -- what probabilities are worth --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_measures_are_those_of_scikit_learn(n_classes):
+    rng = np.random.default_rng(2)
+    p = softmax(rng.normal(size=(80, n_classes)), axis=1)
+    codes = rng.integers(n_classes, size=80)
+    prevalence = np.bincount(rng.integers(n_classes, size=50)) / 50
+    found = measure_probabilities(p, codes, prevalence)
+    assert_allclose(found["log_loss"], log_loss(codes, p))
+    squares = np.mean(np.sum((p - np.eye(n_classes)[codes]) ** 2, axis=1))
+    assert_allclose(found["brier"], brier_score_loss(codes, p[:, 1]) if n_classes == 2 else squares)
+    at_half = balanced_accuracy_score(codes, np.argmax(p, axis=1))
+    assert_allclose(found["balanced_accuracy"], at_half)
+    if n_classes == 2:
+        at_share = balanced_accuracy_score(codes, p[:, 1] > prevalence[1])
+        assert_allclose(found["balanced_accuracy_at_prevalence"], at_share)
+    p[3] = np.nan
+    assert all(np.isnan(v) for v in measure_probabilities(p, codes, prevalence).values())
+
+
+def test_reliability_has_means_of_ten_bins():
+    p = np.array([0.01, 0.09, 0.55, 1.0])
+    found = reliability(np.column_stack([1 - p, p]), np.array([0, 1, 1, 1]))
+    assert_allclose(found["predicted"], [0.05, 0.55, 1.0])
+    assert_allclose(found["observed"], [0.5, 1.0, 1.0])
+    assert found["count"].tolist() == [2, 1, 1]
+
+
+# -- the estimator -----------------------------------------------------------------------------------
+
+
+def test_out_of_fold_scores_are_those_of_models_that_have_not_seen_the_sample():
+    X, y = make_problem()
+    cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    model = SuquanClassifierCV("fixed", cv=cv, **SMALL).fit(X, y)
+    samples = [test for _, test in cv.split(X, y)]
+    assert_array_equal(model.out_of_fold_samples_, np.concatenate(samples))
+    plain = SuquanClassifier("fixed", alpha=model.alpha_)
+    expected = [
+        plain.fit(X[train], y[train]).decision_function(X[test]) for train, test in cv.split(X, y)
+    ]
+    assert_allclose(model.out_of_fold_scores_, np.concatenate(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "isotonic"])
+def test_calibration_is_fitted_to_them_and_a_repeat_weighs_one_over_their_number(kind):
+    X, y = make_problem()
+    # Samples of the second split are tested twice.
+    once = list(StratifiedKFold(3).split(X, y))
+    splits = [*once, once[1]]
+    weights = np.linspace(0.5, 1.5, len(y))
+    model = SuquanClassifierCV("fixed", cv=splits, calibration=kind, **SMALL)
+    model.fit(X, y, sample_weight=weights)
+    rows = model.out_of_fold_samples_
+    s = weights[rows] / np.where(np.isin(rows, once[1][1]), 2.0, 1.0)
+    logit = [np.log(weights[k][y[k]].sum() / weights[k][~y[k]].sum()) for k, _ in splits]
+    everyone = np.log(weights[y].sum() / weights[~y].sum())
+    shifts = np.repeat(everyone - logit, [len(test) for _, test in splits])
+    u = model.out_of_fold_scores_ + shifts
+    expected = fit_calibration(kind, u, y[rows].astype(int), s)
+    assert model.calibration_.keys() == expected.keys()
+    p = apply_calibration(expected, model.decision_function(X))
+    assert_allclose(model.predict_proba(X), p, atol=1e-8)
+    assert_array_equal(model.predict(X), model.classes_[np.argmax(p, axis=1)])
+
+
+def test_strong_penalties_no_longer_give_one_probability_to_all():
+    X, y = make_problem(200)
+    settings = {**SMALL, "alphas": [1e4]}
+    plain = SuquanClassifierCV("fixed", calibration=None, **settings).fit(X, y)
+    model = SuquanClassifierCV("fixed", **settings).fit(X, y)
+    assert np.ptp(plain.predict_proba(X)[:, 1]) < 0.01
+    assert np.ptp(model.predict_proba(X)[:, 1]) > 0.5
+    assert len(np.unique(model.predict(X))) == 2
+    assert_array_equal(model.decision_function(X), plain.decision_function(X))
+    assert plain.calibration_ is None
+    assert_array_equal(plain.predict_proba(X), plain.best_estimator_.predict_proba(X))
+
+
+def test_class_weights_are_part_of_what_is_calibrated():
+    X, y = make_problem(300)
+    keep = np.flatnonzero(~y | (np.arange(len(y)) % 5 == 0))
+    settings = {**SMALL, "cv": 3}
+    balanced = SuquanClassifierCV("fixed", class_weight="balanced", **settings)
+    p = balanced.fit(X[keep], y[keep]).predict_proba(X[keep])[:, 1]
+    assert abs(p[y[keep]].mean() + p[~y[keep]].mean() - 1.0) < 0.15
+    plain = clone(balanced).set_params(class_weight=None).fit(X[keep], y[keep])
+    share = y[keep].mean()
+    assert abs(plain.predict_proba(X[keep])[:, 1].mean() - share) < 0.05
+
+
+def test_samples_without_weight_do_not_count():
+    X, y = make_problem()
+    weights = np.ones(len(y))
+    weights[::9] = 0.0
+    cv = list(StratifiedKFold(3).split(X, y))
+    model = SuquanClassifierCV("fixed", cv=cv, **SMALL).fit(X, y, sample_weight=weights)
+    other = y.copy()
+    other[::9] = ~other[::9]
+    same = clone(model).set_params(alphas=[model.alpha_]).fit(X, other, sample_weight=weights)
+    assert model.calibration_["slope"] == pytest.approx(same.calibration_["slope"])
+    assert model.calibration_["intercept"] == pytest.approx(same.calibration_["intercept"])
+
+
+def test_more_classes_get_one_temperature():
+    X, y = make_problem(150)
+    labels = np.where(y, "a", np.where(np.arange(150) % 2, "b", "c"))
+    model = SuquanClassifierCV("fixed", cv=3, **SMALL).fit(X, labels)
+    assert model.out_of_fold_scores_.shape == (150, 3)
+    p = softmax(model.decision_function(X) / model.calibration_["temperature"], axis=1)
+    assert_allclose(model.predict_proba(X), p)
+    with pytest.raises(ValueError, match=r"isotonic.*two classes; got 3.*temperature"):
+        clone(model).set_params(calibration="isotonic").fit(X, labels)
+
+
+def test_groups_stay_together_in_the_scores_that_are_calibrated():
+    X, y = make_problem()
+    groups = np.arange(len(y)) // 3
+    model = SuquanClassifierCV("fixed", cv=GroupKFold(3), **SMALL).fit(X, y, groups=groups)
+    folds = np.repeat(np.arange(3), 30)
+    for group in np.unique(groups):
+        assert (
+            len(set(folds[np.isin(model.out_of_fold_samples_, np.flatnonzero(groups == group))]))
+            == 1
+        )
+
+
+def test_two_outputs_of_two_classes_are_calibrated_by_their_difference():
+    X, y = make_problem()
+    model = SuquanClassifierCV("fixed", loss="softmax", cv=3, **SMALL).fit(X, y)
+    assert model.calibration_["kind"] == "sigmoid"
+    expected = apply_calibration(model.calibration_, model.decision_function(X))
+    assert_array_equal(model.predict_proba(X), expected)
+
+
+def test_unknown_calibrations_and_folds_that_are_too_small_are_refused():
+    X, y = make_problem(30)
+    with pytest.raises(ValueError, match="calibration must be one of 'sigmoid', 'isotonic'"):
+        SuquanClassifierCV(calibration="beta").fit(X, y)
+    y = np.arange(30) < 3
+    model = SuquanClassifierCV("fixed", cv=3, **SMALL)
+    with pytest.raises(
+        ValueError, match=r"two test samples of each class.*split 0.*1 of class True"
+    ):
+        model.fit(X, y)
+    assert model.set_params(calibration=None).fit(X, y).calibration_ is None
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "isotonic", None])
+def test_model_files_keep_the_calibration(kind, tmp_path):
+    X, y = make_problem()
+    model = SuquanClassifierCV("fixed", cv=3, calibration=kind, **SMALL).fit(X, y)
+    same = load_model(save_model(model, tmp_path / "model.suquan"))
+    assert_array_equal(same.predict_proba(X), model.predict_proba(X))
+    assert_array_equal(same.predict(X), model.predict(X))
+    assert_array_equal(same.out_of_fold_scores_, model.out_of_fold_scores_)
+    assert same.calibration == kind
+
+
+def test_dask_arrays_get_the_same_probabilities():
+    da = pytest.importorskip("dask.array")
+    X, y = make_problem()
+    model = SuquanClassifierCV("fixed", cv=3, **SMALL).fit(X, y)
+    blocks = da.from_array(X, chunks=(25, -1))
+    assert_allclose(model.predict_proba(blocks).compute(), model.predict_proba(X))
+    assert_array_equal(model.predict(blocks).compute(), model.predict(X))
+
+
+# -- ties --------------------------------------------------------------------------------------------
+
+
+def test_of_settings_whose_scores_tie_the_one_with_the_smaller_loss_is_taken():
+    candidates = [Candidate(METHODS["fixed"], alpha, 0.0, 0) for alpha in (0.1, 1.0, 10.0)]
+    scores = np.array([[0.7, 0.9], [0.9, 0.7], [0.8, 0.8]])
+    assert choose(candidates, scores, "best", 0.5) == 2  # the largest alpha
+    assert choose(candidates, scores, "best", 0.5, losses=np.array([0.3, 0.2, 0.4])) == 1
+    better = scores + np.array([[0.0], [0.0], [0.01]])
+    assert choose(candidates, better, "best", 0.5, losses=np.array([0.3, 0.2, 0.4])) == 2
+
+
+def test_the_start_is_kept_where_scores_tie_whatever_the_loss():
+    crossfit = METHODS["crossfit"]
+    candidates = [
+        Candidate(crossfit, 1.0, 0.0, r, None, d) for r, d in ((0, 0.0), (1, 0.5), (1, 1.0))
+    ]
+    scores = np.ones((3, 3))
+    assert choose(candidates, scores, "smoothed", 0.5, 0.5, np.array([0.3, 0.2, 0.1])) == 0
+
+
+def test_an_easy_problem_is_not_given_the_strongest_penalty():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = rng.normal(size=(60, 20)) + 8 * y[:, None] * (np.arange(20) < 10)
+    model = SuquanClassifierCV("fixed", cv=3, **{**SMALL, "alphas": [1e-3, 1e-1, 10.0]}).fit(X, y)
+    assert np.all(model.cv_results_["mean_test_score"] == 1.0)
+    losses = model.cv_results_["mean_test_log_loss"]
+    assert model.best_index_ == np.argmin(losses)
+    assert model.alpha_ < 10.0
