@@ -215,7 +215,7 @@ def _best(
 # -- the estimators ---------------------------------------------------------------------------------
 
 
-class _SelectionMixin:
+class SelectionMixin:
     """Cross-validation over the grid, then one fit to all samples with the chosen setting."""
 
     _base: type
@@ -356,7 +356,7 @@ def ranks_of(means: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(-means, kind="stable")) + 1
 
 
-class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
+class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
     """:class:`SuquanClassifier` with method and penalties chosen by cross-validation.
 
     Parameters
@@ -460,7 +460,7 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         keep_parameters(self, locals())
 
 
-class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
+class SuquanRegressorCV(SelectionMixin, SuquanRegressor):
     """:class:`SuquanRegressor` with method and penalties chosen by cross-validation.
 
     Parameters
