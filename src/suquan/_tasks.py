@@ -35,6 +35,7 @@ class Outcome(NamedTuple):
     rounds: int
     seconds: float
     target: np.ndarray  # learned target, empty where there is none
+    outputs: np.ndarray = np.empty((0, 1))  # of a learned target's model for the test samples
 
 
 def run_tasks(
@@ -105,8 +106,7 @@ class Store:
             return None
         with np.load(self._path(task), allow_pickle=False) as stored:
             values = {name: stored[name] for name in Outcome._fields}
-        numbers = {name: value.item() for name, value in values.items() if name != "target"}
-        return Outcome(target=values["target"], **numbers)
+        return Outcome(**{k: v if v.ndim else v.item() for k, v in values.items()})
 
     def save(self, task: Task, outcome: Outcome) -> None:
         """Keep the outcome of a task."""

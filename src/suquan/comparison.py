@@ -6,9 +6,7 @@ ones in a checkpoint, and makes tables and a verdict of them.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -24,18 +22,26 @@ from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
 from suquan._blocks import is_dask_array
-from suquan._files import replace_file
+from suquan._files import write_csv
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__
+from suquan.cox_model import SuquanCox
 from suquan.fitting import Settings, check_method, check_real, encode, make_start
 from suquan.folds import Candidate, OutputScorer, RankedData, make_splits, test_share
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
 from suquan.methods import METHODS, Method, resolve_method
-from suquan.model_selection import alpha_grid, choose, make_candidates, ranks_of, smoothness_grid
+from suquan.model_selection import alpha_grid, choose, make_candidates, smoothness_grid
 from suquan.objective import W_TOL, Splits, make_design
 from suquan.solvers.linear import RidgeDesign
-from suquan.statistics import Difference, corrected_difference, holm, wilcoxon_greater
+from suquan.statistics import (
+    Difference,
+    corrected_difference,
+    permutation_table,
+    summary_table,
+    tests_table,
+)
+from suquan.survival import RiskGroups, as_outcome
 from suquan.target_sets import TargetSet
 from suquan.targets import LEARNED as DATA_TARGETS
 from suquan.targets import learn_target
@@ -73,6 +79,8 @@ class Comparison:
         Learned targets of each method over the outer folds, (n_folds, n_features).
     permutations : dict of arrays
         Scores with shuffled labels, where asked for; they never enter the verdict.
+    risk_groups : RiskGroups or None
+        Of times to event: thirds of the risks that "crossfit" gives the test samples of the first repeat.
     """
 
     folds: dict[str, np.ndarray]
@@ -83,6 +91,7 @@ class Comparison:
     targets: dict[str, np.ndarray]
     scoring: str
     permutations: dict[str, np.ndarray] = field(default_factory=dict)
+    risk_groups: RiskGroups | None = None
 
     def target_band(
         self, method: str = VERDICT_METHOD
@@ -101,7 +110,7 @@ class Comparison:
         """Write folds.csv, summary.csv and tests.csv, each in one move."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        return [_write_csv(directory / f"{name}.csv", t) for name, t in self._tables().items()]
+        return [write_csv(directory / f"{name}.csv", t) for name, t in self._tables().items()]
 
     def _tables(self) -> dict[str, dict[str, np.ndarray]]:
         tables = {"folds": self.folds, "summary": self.summary, "tests": self.tests}
@@ -143,6 +152,7 @@ def compare(
     progress: bool = True,
     n_permutations: int = 0,
     loss: Any = None,
+    strata: Any = None,
     **parameters: Any,
 ) -> Comparison:
     """Compare methods by nested cross-validation: does learning the target help on these data?
@@ -155,6 +165,8 @@ def compare(
     ----------
     X : array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
+        Classes or values; with scoring="concordance", or as a structured array, times to event, as in
+        :class:`SuquanCox`.
     methods : sequence of names, objects or (name, object) pairs
         "raw" (centred and scaled by one mean and one standard deviation of the training samples), the
         fixed targets "median", "mean", "normal", "uniform", "exponential", "cauchy", the learned ones
@@ -164,7 +176,7 @@ def compare(
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times. `inner_cv` must not be a list of splits.
     scoring : str or callable, default="roc_auc"
-        Any scikit-learn scorer.
+        Any scikit-learn scorer; for times to event "concordance", Harrell's, within strata.
     alphas, smoothnesses, selection, departures, min_gain
         As in :class:`SuquanClassifierCV`.
     groups : array-like of shape (n_samples,), default=None
@@ -184,9 +196,11 @@ def compare(
         Loss of all methods but the user's own estimators, which decides the task: see
         :class:`SuquanClassifier` for classes and :class:`SuquanRegressor` for values. None: classes, or
         values where y holds other than whole numbers.
+    strata : array-like of shape (n_samples,), default=None
+        Of times to event: samples are compared within a stratum only.
     **parameters
-        Of :class:`SuquanClassifier` or :class:`SuquanRegressor`, for all learned and fixed methods:
-        `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi".
+        Of :class:`SuquanClassifier`, :class:`SuquanRegressor` or :class:`SuquanCox`, for all learned and
+        fixed methods: `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi".
 
     Returns
     -------
@@ -209,6 +223,12 @@ def compare(
         )
     check_real("min_gain", min_gain, "[0, ∞)")
     named = _methods(methods)
+    if (
+        scoring == "concordance"
+        or strata is not None
+        or getattr(getattr(y, "dtype", None), "names", None)
+    ):
+        y = as_outcome(y, strata)
     estimator = _estimator(y, loss, {**parameters, "random_state": random_state})
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, None)
@@ -254,13 +274,17 @@ def compare(
 
 def _estimator(y: Any, loss: Any, parameters: dict[str, Any]) -> Any:
     """Estimator with the parameters that all methods share; its class is that of the task."""
-    if loss is None:
+    base: type
+    if getattr(getattr(y, "dtype", None), "names", None):
+        base = SuquanCox
+    elif loss is None:
         has_classes = not type_of_target(y).startswith("continuous")
+        base = SuquanClassifier if has_classes else SuquanRegressor
     else:
-        has_classes = make_loss(loss).is_classification
+        base = SuquanClassifier if make_loss(loss).is_classification else SuquanRegressor
+    if loss is not None:
         parameters["loss"] = loss
-    base = SuquanClassifier if has_classes else SuquanRegressor
-    known = set(base().get_params(deep=False)) - _CHOSEN_HERE | {"loss"}
+    known = set(base().get_params(deep=False)) - (_CHOSEN_HERE - {"loss"})
     unknown = sorted(set(parameters) - known)
     if unknown:
         raise TypeError(f"compare() got an unknown parameter {unknown[0]!r}.")
@@ -342,7 +366,7 @@ class _Study:
             {name: vars(m) for name, m in learned.items() if name not in METHODS},
             (settings, self.inner_cv, self.selection, self.departures, self.min_gain, self.seed),
             (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
-            (__version__, np.__version__, sklearn.__version__),
+            (__version__, np.__version__, sklearn.__version__, Outcome._fields),
         ]
         return hashlib.sha256("".join(map(digest_of, parts)).encode()).hexdigest()
 
@@ -389,13 +413,21 @@ class _Study:
         share = test_share(inner)
         chosen = candidates[choose(candidates, scores, self.selection, share, self.min_gain)]
         ((f, fit),) = fits = data.fit(settings, [chosen], train)
-        score = float(self.scorer(data.outputs(fits, train, test), data.labels[test])[0])
+        outputs = data.outputs(fits, train, test)
+        score = float(self.scorer(outputs, data.labels[test])[0])
         inner_score = float(scores.mean(axis=1).max())
         first = np.atleast_2d(f)[0]
         # Targets of different folds can then be compared.
         target = first / np.sqrt(np.mean(first**2))
         return Outcome(
-            score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, target
+            score,
+            inner_score,
+            chosen.alpha,
+            chosen.smoothness,
+            fit.n_rounds,
+            0.0,
+            target,
+            outputs[0],
         )
 
     def _candidates(self, methods: list[Method], smoothnesses: np.ndarray) -> list[Candidate]:
@@ -506,14 +538,23 @@ class _Study:
         shuffled = [over_folds(f"permutation {i}", "score").mean() for i in range(n_permutations)]
         return Comparison(
             folds,
-            _summary(scores),
-            _tests(scores, share),
+            summary_table(scores),
+            tests_table(scores, share),
             _verdict(contrast, self.scoring, n_folds),
             contrast,
             {name: over_folds(name, "target") for name in _learned(self.methods)},
             self.scoring,
-            _permutations(np.array(shuffled), scores.get(VERDICT_METHOD)) if shuffled else {},
+            permutation_table(np.array(shuffled), scores.get(VERDICT_METHOD)) if shuffled else {},
+            self._risk_groups(outcomes),
         )
+
+    def _risk_groups(self, outcomes: dict[Task, Outcome]) -> RiskGroups | None:
+        if VERDICT_METHOD not in self.methods or not self.data.loss.couples_samples:
+            return None
+        folds = range(self._folds_per_repeat())
+        tests = [self.outer[k][1] for k in folds]
+        risks = [outcomes[VERDICT_METHOD, k].outputs[:, 0] for k in folds]
+        return RiskGroups.of_folds(self.data.labels, tests, risks, self.seed)
 
     def _folds_per_repeat(self) -> int:
         """Folds until every sample was tested once, or all of them where that never happens."""
@@ -526,45 +567,6 @@ class _Study:
 
 
 # -- tables -----------------------------------------------------------------------------------------
-
-
-def _summary(scores: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    means = np.array([values.mean() for values in scores.values()])
-    return {
-        "method": np.array(list(scores)),
-        "mean": means,
-        "std": np.array([v.std(ddof=1) if len(v) > 1 else np.nan for v in scores.values()]),
-        "rank": ranks_of(means),
-    }
-
-
-def _tests(scores: dict[str, np.ndarray], test_share: float) -> dict[str, np.ndarray]:
-    """Every method against every other; a two-sided test is the same for (a, b) and (b, a)."""
-    pairs = [(a, b) for a in scores for b in scores if a != b]
-    found = [corrected_difference(scores[a] - scores[b], test_share) for a, b in pairs]
-    p_t = {frozenset(pair): one.p_value for pair, one in zip(pairs, found, strict=True)}
-    p_t_holm = dict(zip(p_t, holm(np.array(list(p_t.values()))), strict=True))
-    p_wilcoxon = np.array([wilcoxon_greater(scores[a] - scores[b]) for a, b in pairs])
-    columns = ("difference", "low", "high", "t", "p_t")
-    return {
-        "method": np.array([a for a, _ in pairs]),
-        "other": np.array([b for _, b in pairs]),
-        **dict(zip(columns, np.array(found).reshape(-1, len(columns)).T, strict=True)),
-        "p_t_holm": np.array([p_t_holm[frozenset(pair)] for pair in pairs]),
-        "p_wilcoxon": p_wilcoxon,
-        "p_wilcoxon_holm": holm(p_wilcoxon),
-    }
-
-
-def _permutations(means: np.ndarray, observed: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Mean scores with shuffled labels, and the share of them that reach the observed one."""
-    level = np.nan if observed is None else observed.mean()
-    p_value = (1 + np.sum(means >= level)) / (1 + len(means))
-    return {
-        "permutation": np.arange(len(means)),
-        "mean": means,
-        "p_value": np.full(len(means), p_value),
-    }
 
 
 def _verdict(contrast: Difference | None, scoring: str, n_folds: int) -> str:
@@ -588,12 +590,3 @@ def _verdict(contrast: Difference | None, scoring: str, n_folds: int) -> str:
     if contrast.high < 0:
         return f"Learning the target hurts: its {numbers}."
     return f"Learning the target makes no difference that these data can show: its {numbers}."
-
-
-def _write_csv(path: Path, table: dict[str, np.ndarray]) -> Path:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-    replace_file(path, lambda file: file.write(text.getvalue().encode()))
-    return path

@@ -203,7 +203,7 @@ def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: st
     has_classes = data.loss.is_classification
     labels = data.labels[rows]
     if not has_classes:
-        n_folds = cv if isinstance(cv, Integral) else 3
+        n_folds = cv if isinstance(cv, Integral) else getattr(cv, "cvargs", {}).get("n_splits", 3)
         labels = classes_of_folds(data.loss, data.y[rows], int(n_folds))
     if cv is None:
         repeated = RepeatedKFold if labels is None else RepeatedStratifiedKFold

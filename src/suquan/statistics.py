@@ -1,4 +1,4 @@
-"""Tests on differences of scores over the folds of a repeated cross-validation."""
+"""Tests on differences of scores over the folds of a repeated cross-validation, and tables of them."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,7 @@ import numpy as np
 from scipy import stats
 
 from suquan.folds import corrected_error
+from suquan.model_selection import ranks_of
 
 
 class Difference(NamedTuple):
@@ -92,3 +93,46 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
     return adjusted
+
+
+# -- tables of a comparison --------------------------------------------------------------------------
+
+
+def summary_table(scores: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Mean, standard deviation and rank of every method's scores over the folds."""
+    means = np.array([values.mean() for values in scores.values()])
+    return {
+        "method": np.array(list(scores)),
+        "mean": means,
+        "std": np.array([v.std(ddof=1) if len(v) > 1 else np.nan for v in scores.values()]),
+        "rank": ranks_of(means),
+    }
+
+
+def tests_table(scores: dict[str, np.ndarray], test_share: float) -> dict[str, np.ndarray]:
+    """Every method against every other; a two-sided test is the same for (a, b) and (b, a)."""
+    pairs = [(a, b) for a in scores for b in scores if a != b]
+    found = [corrected_difference(scores[a] - scores[b], test_share) for a, b in pairs]
+    p_t = {frozenset(pair): one.p_value for pair, one in zip(pairs, found, strict=True)}
+    p_t_holm = dict(zip(p_t, holm(np.array(list(p_t.values()))), strict=True))
+    p_wilcoxon = np.array([wilcoxon_greater(scores[a] - scores[b]) for a, b in pairs])
+    columns = ("difference", "low", "high", "t", "p_t")
+    return {
+        "method": np.array([a for a, _ in pairs]),
+        "other": np.array([b for _, b in pairs]),
+        **dict(zip(columns, np.array(found).reshape(-1, len(columns)).T, strict=True)),
+        "p_t_holm": np.array([p_t_holm[frozenset(pair)] for pair in pairs]),
+        "p_wilcoxon": p_wilcoxon,
+        "p_wilcoxon_holm": holm(p_wilcoxon),
+    }
+
+
+def permutation_table(means: np.ndarray, observed: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Mean scores with shuffled labels, and the share of them that reach the observed one."""
+    level = np.nan if observed is None else observed.mean()
+    p_value = (1 + np.sum(means >= level)) / (1 + len(means))
+    return {
+        "permutation": np.arange(len(means)),
+        "mean": means,
+        "p_value": np.full(len(means), p_value),
+    }

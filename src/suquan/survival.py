@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -236,3 +238,103 @@ def cumulative_hazard(
         place = np.searchsorted(steps[at], times, side="right")
         hazard[own] = np.exp(u[own])[:, None] * np.append(0.0, hazards[at])[place]
     return hazard
+
+
+# -- groups of patients -----------------------------------------------------------------------------
+
+
+def kaplan_meier(outcome: Array) -> tuple[Array, Array]:
+    """Share of samples that are free of the event after each time of an event, from 1 at time 0.
+
+    Parameters
+    ----------
+    outcome : ndarray of shape (n_samples,), of :func:`as_outcome`
+
+    Returns
+    -------
+    times, shares : ndarray of shape (n_steps + 1,)
+
+    Examples
+    --------
+    >>> from suquan.survival import as_outcome, kaplan_meier
+    >>> kaplan_meier(as_outcome([[1, 1], [2, 0], [3, 1], [4, 0]]))
+    (array([0., 1., 3.]), array([1.   , 0.75 , 0.375]))
+    """
+    steps, events = np.unique(outcome["time"][outcome["event"]], return_counts=True)
+    factors = 1.0 - events / numbers_at_risk(outcome, steps)
+    return np.append(0.0, steps), np.append(1.0, np.cumprod(factors))
+
+
+def numbers_at_risk(outcome: Array, times: Array) -> Array:
+    """Samples whose time is at least each of the times."""
+    return len(outcome) - np.searchsorted(np.sort(outcome["time"]), times)
+
+
+@dataclass(frozen=True)
+class RiskGroups:
+    """Samples in thirds of their out-of-fold risk: low, middle, high.
+
+    Attributes
+    ----------
+    outcome : ndarray of shape (n_samples,), of :func:`as_outcome`
+    group : ndarray of shape (n_samples,), int
+        0, 1 and 2: the thirds of the risks within the sample's test fold, whose model has not seen it; −1
+        where no fold tests it.
+    p_value : float
+        Of the trend: events come no earlier in higher groups. Permutations of the groups within folds and
+        strata.
+    n_permutations : int
+    """
+
+    outcome: Array
+    group: Array
+    p_value: float
+    n_permutations: int
+
+    @classmethod
+    def of_folds(
+        cls,
+        outcome: Array,
+        tests: Sequence[Array],
+        risks: Sequence[Array],
+        seed: int = 0,
+        n_permutations: int = 999,
+    ) -> RiskGroups:
+        """Thirds of the risks within each fold, equal risks in their order.
+
+        The trend is Σ group × (event − cumulative hazard of the stratum at the sample's time): the score
+        test of Cox's model for the number of the group.
+
+        Parameters
+        ----------
+        outcome : ndarray of shape (n_samples,), of :func:`as_outcome`
+        tests : sequence of arrays
+            Samples of each fold.
+        risks : sequence of arrays
+            Their risks.
+        seed, n_permutations : int
+        """
+        group = np.full(len(outcome), -1)
+        for rows, risk in zip(tests, risks, strict=True):
+            group[rows] = np.argsort(np.argsort(risk, kind="stable")) * 3 // max(len(rows), 1)
+        tested = outcome[group >= 0]
+        strata, flat = strata_of(tested), np.zeros(len(tested))
+        steps = baseline_hazard(tested, flat, flat + 1.0)
+        hazard = np.zeros(len(tested))
+        for stratum in np.unique(strata):
+            own, at = strata == stratum, steps["stratum"] == stratum
+            place = np.searchsorted(steps["time"][at], tested["time"][own], side="right")
+            hazard[own] = np.append(0.0, steps["hazard"][at])[place]
+        residual = np.zeros(len(outcome))
+        residual[group >= 0] = tested["event"] - hazard
+        all_strata = strata_of(outcome)
+        cells = [
+            rows[all_strata[rows] == stratum] for rows in tests for stratum in np.unique(all_strata)
+        ]
+        rng = np.random.default_rng(seed)
+        trend = sum(group[cell] @ residual[cell] for cell in cells)
+        n_reached = sum(
+            sum(rng.permutation(group[cell]) @ residual[cell] for cell in cells) >= trend - 1e-12
+            for _ in range(n_permutations)
+        )
+        return cls(outcome, group, (1 + n_reached) / (1 + n_permutations), n_permutations)

@@ -12,6 +12,7 @@ from suquan.cli._cluster import folds_on, running_cluster
 from suquan.cli._inputs import Problem, is_array_file, load_problem, make_splitter, sample_problem
 from suquan.cli._options import Fit, Folds, ModelOptions, split_names
 from suquan.cli._output import Output
+from suquan.cox_model import SuquanCoxCV
 from suquan.io import TableError
 from suquan.linear_model import METHODS
 from suquan.methods import resolve_method
@@ -30,6 +31,11 @@ def run(options: Fit, output: Output) -> None:
         raise TableError(
             f"the method {several[0]} holds its samples in memory; give a table of another kind than .npy and "
             ".zarr, without --scheduler and --workers"
+        )
+    if in_blocks and options.time is not None and options.horizon is None:
+        raise TableError(
+            "Cox's model holds its samples in memory; give a table of another kind than .npy and .zarr, "
+            "without --scheduler and --workers, or classes by --horizon"
         )
     grid = f"{options.alphas} alphas, {options.smoothnesses} smoothnesses"
     tell = f"choosing among {grid} by {cv} folds"
@@ -92,8 +98,8 @@ def check_methods(methods: Sequence[str], known: Sequence[str], n_targets: int |
 
 def fit_model(problem: Problem, methods: Sequence[str], cv: Folds, options: ModelOptions) -> Any:
     """Selection estimator fitted to all samples, with feature names."""
-    kind = SuquanRegressorCV if problem.is_regression else SuquanClassifierCV
-    model = kind(
+    kind: Any = SuquanRegressorCV if problem.is_regression else SuquanClassifierCV
+    model = (SuquanCoxCV if problem.is_survival else kind)(
         method=methods[0] if len(methods) == 1 else list(methods),
         cv=make_splitter(cv, options.seed, problem),
         random_state=options.seed,

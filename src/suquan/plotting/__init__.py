@@ -2,6 +2,7 @@
 
 from suquan.plotting._comparison import ComparisonDisplay, plot_comparison
 from suquan.plotting._curves import FeatureCurveDisplay
+from suquan.plotting._risk_groups import RiskGroupDisplay
 from suquan.plotting._samples import NormalizedSampleDisplay
 from suquan.plotting._targets import ObjectiveDisplay, TargetQuantileDisplay
 
@@ -10,6 +11,7 @@ __all__ = [
     "FeatureCurveDisplay",
     "NormalizedSampleDisplay",
     "ObjectiveDisplay",
+    "RiskGroupDisplay",
     "TargetQuantileDisplay",
     "plot_comparison",
 ]
