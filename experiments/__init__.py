@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-NAMES = ("simulated", "cifar10", "expression", "several")
+NAMES = ("simulated", "cifar10", "expression", "several", "survival")
 
 
 def load(name: str) -> Any:

@@ -252,8 +252,8 @@ class Reproduce(Options):
     Makes tables, figures, and a report with the paper's numbers beside ours.
     """
 
-    experiment: Literal["simulated", "cifar10", "expression", "several"] = argument(
-        "simulated, cifar10, expression or several.", "EXPERIMENT"
+    experiment: Literal["simulated", "cifar10", "expression", "several", "survival"] = argument(
+        "simulated, cifar10, expression, several or survival.", "EXPERIMENT"
     )
     protocol: Literal["quick", "paper"] = opt(
         "quick", "quick: for a laptop; paper: as the paper did, hours or more."
