@@ -112,7 +112,8 @@ def _claims(rows: list[Row]) -> Section:
     ]  # fmt: skip
     text = (
         "Simulated patients with a known target and a known hazard. With “extremes” no fixed target is right, "
-        "and the share of draws whose verdict is “helps” is power; with the others it is the share of false claims."
+        "and the share of draws whose verdict is “helps” is power; with the others it "
+        "is that of false claims."
     )
     table = Table("Verdicts on known hazards.", columns, cells, numeric=range(1, 8))
     return Section("Known hazards", paragraphs=[text], tables=[table])
