@@ -89,6 +89,7 @@ def test_compare_reports_groups_of_risk(data, tmp_path):
         "Kaplan-Meier",
         "Numbers at risk",
         "Harrell",
+        "an early event",
         "999 permutations",
     ):
         assert text in page

@@ -225,6 +225,8 @@ def change(y, **fields):
         (lambda y: change(y, time=(3, np.nan)), "NaN: drop it"),
         (lambda y: change(y, time=(3, np.inf)), "finite"),
         (lambda y: change(y, time=(slice(None), 2.0), event=(slice(None), True)), "all times are equal"),
+        (lambda y: change(y, time=(slice(None), 2.0)), "all times are equal, 2"),
+        (lambda y: change(y, event=(slice(None), y["time"] == y["time"].max())), "no event comes before"),
         (lambda y: np.column_stack([y["time"], y["event"] + 1.0]), "event must be boolean"),
         (lambda y: np.column_stack([y["event"], y["time"]]), "time, then event"),
         (lambda y: y["time"], "two columns"),

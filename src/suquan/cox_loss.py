@@ -169,14 +169,15 @@ def _check(labels: Array, y: Array) -> None:
         raise ValueError(
             "every stratum has one sample, so that no two can be compared; give fewer strata."
         )
+    if len(np.unique(labels["time"])) == 1:
+        raise ValueError(
+            f"all times are equal, {labels['time'][0]:g}, so that no event comes before another sample's time."
+        )
     last = dict(sorted(zip(stratum.tolist(), y.tolist(), strict=True)))
     if all(y[i] == last[stratum[i]] for i in np.flatnonzero(is_event)):
-        what = (
-            "all times are equal" if len(np.unique(labels["time"])) == 1 else "no event comes first"
-        )
         raise ValueError(
-            f"{what}, so that no event is known to come before another sample's time; a model of times needs "
-            "such pairs (within a stratum)."
+            "no event comes before the time of another sample of its stratum, and a model of times needs such "
+            "pairs."
         )
     strata = strata_of(labels)
     silent = np.setdiff1d(strata, strata[is_event])
