@@ -15,6 +15,7 @@ TITLES = {
     "w_step": "Linear models on a given target",
     "fit": "Whole fits",
     "several": "Several targets",
+    "cox": "Times to event",
     "selection": "Cross-validation",
     "verdict": "The verdict",
     "rma": "RMA",

@@ -8,7 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-NAMES = ("simulated", "cifar10", "expression", "several", "calibration", "platforms", "kendall")
+NAMES = (
+    "simulated",
+    "cifar10",
+    "expression",
+    "several",
+    "calibration",
+    "platforms",
+    "kendall",
+    "survival",
+)
 
 
 def load(name: str) -> Any:

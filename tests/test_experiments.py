@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from suquan import SuquanClassifier, fitting, folds, objective
 from suquan.cli._app import app
 from suquan.cli._reproduce import load_experiments
-from suquan.datasets import make_corrupted_classification
+from suquan.datasets import make_corrupted_classification, make_corrupted_survival
 from suquan.losses import Logistic
 from suquan.solvers.target import solve_target
 
@@ -80,6 +80,19 @@ TINY = {
         "n_smoothnesses": 2,
         "datasets": ["plain"],
     },
+    "survival": {
+        "datasets": ["breast_vdx150", "rnaseq_scanb400"],
+        "fixed": ["normal", "uniform"],
+        "outer_repeats": 1,
+        "inner_repeats": 1,
+        "n_alphas": 2,
+        "n_smoothnesses": 2,
+        "n_knots": 8,
+        "truths": ["extremes", "uniform"],
+        "sizes": [60],
+        "n_features": 12,
+        "seeds": 1,
+    },
 }
 
 
@@ -124,6 +137,10 @@ def data(tmp_path_factory):
     np.savez(
         folder / "probes.npz", pm=pm, probeset=np.repeat(np.arange(12), 5), y=np.arange(40) % 2
     )
+    Z, times = make_corrupted_survival(60, 15, strength=3.0, random_state=0)
+    for name, scale in (("breast_vdx150", 4000.0), ("rnaseq_scanb400", 1.0)):
+        event = np.r_[times["event"][:-1].astype(int), -1]
+        np.savez(folder / f"{name}.npz", X=Z, time=scale * times["time"], event=event)
     with open(folder / "table.csv", "w", encoding="utf-8") as file:
         file.write("sample,label," + ",".join(f"g{j}" for j in range(20)) + "\n")
         for i in range(45):
@@ -149,6 +166,7 @@ FILES = {
     "expression": ["folds", "table1", "table2", "table2_paper", "tests", "targets", "figure4"],
     "several": ["scores", "summary", "wins", "choices", "simulation_summary", "knots_summary",
                 "expression_tests", "verdicts"],
+    "survival": ["scores", "verdicts", "cut", "claims"],
 }  # fmt: skip
 
 
@@ -211,6 +229,23 @@ def test_expression_has_rma_where_probes_are_given(done):
     assert counts["table"]["samples"] == "45"
     paper = {row["dataset"]: row for row in rows(done["expression"] / "table2_paper.csv")}
     assert paper["Average"]["spav"] == "66.77"
+
+
+def test_survival_has_every_method_on_every_set_and_the_price_of_cutting(done):
+    found = {(row["dataset"], row["method"]) for row in rows(done["survival"] / "scores.csv")}
+    cox = {"raw", "normal", "uniform", "crossfit", "best_fixed"}
+    assert {method for name, method in found if name == "rnaseq_scanb400"} == cox
+    cut = {"uniform_cut", "crossfit_cut"}
+    assert {method for name, method in found if name == "breast_vdx150"} == cox | cut
+    prices = rows(done["survival"] / "cut.csv")
+    assert [row["target"] for row in prices] == ["uniform", "crossfit"]
+    for row in prices:
+        difference = float(row["times"]) - float(row["cut"])
+        assert float(row["difference"]) == pytest.approx(difference, abs=1e-5)
+    claims = rows(done["survival"] / "claims.csv")
+    assert [row["truth"] for row in claims] == ["extremes", "uniform"]
+    verdicts = rows(done["survival"] / "verdicts.csv")
+    assert all(int(row["samples"]) == 59 for row in verdicts)  # one event is not known
 
 
 def test_several_has_every_method_on_every_study(done):

@@ -16,7 +16,7 @@ PAGES = [
     "page",
     [
         *("README.md", "docs/files.md", "docs/dask.md", "docs/experiments.md"),
-        "docs/several_targets.md",
+        *("docs/several_targets.md", "docs/survival.md"),
     ],
 )
 def test_examples_run(page):

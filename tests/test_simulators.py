@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from suquan import SuquanClassifier
-from suquan.datasets import make_several_targets_classification
+from suquan import SuquanClassifier, SuquanCox
+from suquan.datasets import make_corrupted_survival, make_several_targets_classification
 
 
 def test_several_targets_are_orthogonal_and_needed():
@@ -27,3 +27,15 @@ def test_several_targets_repeat_and_take_other_shapes():
         np.testing.assert_array_equal(one, other)
     X, y, F = make_several_targets_classification(5, 12, targets=[np.sin, np.sqrt], random_state=1)
     assert (X.shape, y.shape, F.shape) == ((5, 12), (5,), (2, 12))
+
+
+def test_times_follow_the_true_target_and_are_censored_as_asked():
+    X, y = make_corrupted_survival(3000, 30, corrupted="uniform", censored=0.6, random_state=0)
+    assert abs(np.mean(~y["event"]) - 0.6) < 0.03
+    scores = [
+        SuquanCox("fixed", init=init, alpha=1e-3).fit(X[:2000], y[:2000]).score(X[2000:], y[2000:])
+        for init in ("normal", "cauchy")
+    ]
+    assert scores[0] > max(0.7, scores[1])
+    again, _ = make_corrupted_survival(3000, 30, corrupted="uniform", censored=0.6, random_state=0)
+    assert np.array_equal(X, again)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from suquan._dask.journal import checkpoint_fit
     from suquan.alignment import align_features
     from suquan.comparison import compare
+    from suquan.cox_model import SuquanCox, SuquanCoxCV
     from suquan.linear_model import SuquanClassifier, SuquanRegressor
     from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
     from suquan.persistence import load_model, save_model
@@ -30,6 +31,8 @@ __all__ = [
     "SupervisedQuantileNormalizer",
     "SuquanClassifier",
     "SuquanClassifierCV",
+    "SuquanCox",
+    "SuquanCoxCV",
     "SuquanRegressor",
     "SuquanRegressorCV",
     "__version__",
@@ -50,6 +53,7 @@ _HOMES = {
     "_dask.journal": ("checkpoint_fit",),
     "alignment": ("align_features",),
     "comparison": ("compare",),
+    "cox_model": ("SuquanCox", "SuquanCoxCV"),
     "linear_model": ("SuquanClassifier", "SuquanRegressor"),
     "model_selection": ("SuquanClassifierCV", "SuquanRegressorCV"),
     "persistence": ("load_model", "save_model"),
@@ -60,6 +64,7 @@ _HOMES = {
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 _SUBMODULES = {
     *(home for home in _HOMES if not home.startswith("_")),
+    "cox_loss",
     "datasets",
     "io",
     "kernels",
@@ -73,6 +78,7 @@ _SUBMODULES = {
     "solvers",
     "statistics",
     "streaming",
+    "survival",
     "target_sets",
 }
 

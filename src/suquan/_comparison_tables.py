@@ -15,6 +15,7 @@ from suquan._files import replace_file
 from suquan.calibration import MEASURES, measure_probabilities, reliability
 from suquan.model_selection import ranks_of
 from suquan.statistics import Difference, corrected_difference, holm, wilcoxon_greater
+from suquan.survival import RiskGroups
 
 BEST_FIXED = "best_fixed"
 # The contrast of the verdict, fixed in advance.
@@ -52,6 +53,8 @@ class Comparison:
     cohorts : dict of arrays
         Where cohorts are left out, one row per cohort and method: cohort, n_samples, method, score, and its
         difference from that of "best_fixed".
+    risk_groups : RiskGroups or None
+        Of times to event: thirds of the risks that "crossfit" gives the test samples of the first repeat.
     """
 
     folds: dict[str, np.ndarray]
@@ -64,6 +67,7 @@ class Comparison:
     permutations: dict[str, np.ndarray] = field(default_factory=dict)
     reliability: dict[str, np.ndarray] = field(default_factory=dict)
     cohorts: dict[str, np.ndarray] = field(default_factory=dict)
+    risk_groups: RiskGroups | None = None
 
     def target_band(
         self, method: str = VERDICT_METHOD

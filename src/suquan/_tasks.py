@@ -37,6 +37,7 @@ class Outcome(NamedTuple):
     target: np.ndarray  # learned target, empty where there is none
     # Of the classes of the test samples, (n_test, n_classes); empty where there are none.
     probabilities: np.ndarray = np.empty(0)
+    outputs: np.ndarray = np.empty((0, 1))  # of a learned target's model for the test samples
 
 
 def run_tasks(

@@ -38,6 +38,7 @@ from suquan._comparison_tables import (
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
 from suquan._version import __version__
 from suquan.calibration import apply_calibration, check_calibration
+from suquan.cox_model import SuquanCox
 from suquan.fitting import (
     Settings,
     check_method,
@@ -67,6 +68,7 @@ from suquan.objective import W_TOL, Splits, make_design
 from suquan.ranking import column_moments, deviations
 from suquan.solvers.linear import RidgeDesign
 from suquan.statistics import corrected_difference
+from suquan.survival import RiskGroups, as_outcome
 from suquan.target_sets import TargetSet
 from suquan.targets import LEARNED as DATA_TARGETS
 from suquan.targets import learn_target
@@ -102,6 +104,7 @@ def compare(
     progress: bool = True,
     n_permutations: int = 0,
     loss: Any = None,
+    strata: Any = None,
     **parameters: Any,
 ) -> Comparison:
     """Compare methods by nested cross-validation: does learning the target help on these data?
@@ -114,6 +117,8 @@ def compare(
     ----------
     X : array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
+        Classes or values; with scoring="concordance", or as a structured array, times to event, as in
+        :class:`SuquanCox`.
     methods : sequence of names, objects or (name, object) pairs
         "raw" (centred and scaled by one mean and one standard deviation of the training samples), the
         fixed targets "median", "mean", "normal", "uniform", "exponential", "cauchy", the learned ones
@@ -123,7 +128,7 @@ def compare(
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times. `inner_cv` must not be a list of splits.
     scoring : str or callable, default="roc_auc"
-        Any scikit-learn scorer.
+        Any scikit-learn scorer; for times to event "concordance", Harrell's, within strata.
     alphas, smoothnesses, selection, departures, min_gain
         As in :class:`SuquanClassifierCV`.
     calibration : {"sigmoid", "isotonic"} or None, default="sigmoid"
@@ -150,9 +155,12 @@ def compare(
         Loss of all methods but the user's own estimators, which decides the task: see
         :class:`SuquanClassifier` for classes and :class:`SuquanRegressor` for values. None: classes, or
         values where y holds other than whole numbers.
+    strata : array-like of shape (n_samples,), default=None
+        Of times to event: samples are compared within a stratum only.
     **parameters
-        Of :class:`SuquanClassifier` or :class:`SuquanRegressor`, for all learned and fixed methods:
-        `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi"; `feature_scaling` also for "raw".
+        Of :class:`SuquanClassifier`, :class:`SuquanRegressor` or :class:`SuquanCox`, for all learned and
+        fixed methods: `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi"; `feature_scaling` also for
+        "raw".
 
     Returns
     -------
@@ -175,6 +183,12 @@ def compare(
         )
     check_real("min_gain", min_gain, "[0, ∞)")
     named = _methods(methods)
+    if (
+        scoring == "concordance"
+        or strata is not None
+        or getattr(getattr(y, "dtype", None), "names", None)
+    ):
+        y = as_outcome(y, strata)
     estimator = _estimator(y, loss, {**parameters, "random_state": random_state})
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, None)
@@ -232,13 +246,17 @@ def compare(
 
 def _estimator(y: Any, loss: Any, parameters: dict[str, Any]) -> Any:
     """Estimator with the parameters that all methods share; its class is that of the task."""
-    if loss is None:
+    base: type
+    if getattr(getattr(y, "dtype", None), "names", None):
+        base = SuquanCox
+    elif loss is None:
         has_classes = not type_of_target(y).startswith("continuous")
+        base = SuquanClassifier if has_classes else SuquanRegressor
     else:
-        has_classes = make_loss(loss).is_classification
+        base = SuquanClassifier if make_loss(loss).is_classification else SuquanRegressor
+    if loss is not None:
         parameters["loss"] = loss
-    base = SuquanClassifier if has_classes else SuquanRegressor
-    known = set(base().get_params(deep=False)) - _CHOSEN_HERE | {"loss"}
+    known = set(base().get_params(deep=False)) - (_CHOSEN_HERE - {"loss"})
     unknown = sorted(set(parameters) - known)
     if unknown:
         raise TypeError(f"compare() got an unknown parameter {unknown[0]!r}.")
@@ -323,7 +341,7 @@ class _Study:
             (settings, self.inner_cv, self.selection, self.departures, self.min_gain, self.seed),
             self.calibration,
             (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
-            (__version__, np.__version__, sklearn.__version__),
+            (__version__, np.__version__, sklearn.__version__, Outcome._fields),
         ]
         return hashlib.sha256("".join(map(digest_of, parts)).encode()).hexdigest()
 
@@ -381,13 +399,22 @@ class _Study:
         best, scores = self._choose(candidates, folds, inner, self.min_gain)
         chosen = candidates[best]
         ((f, fit),) = fits = data.fit(settings, [chosen], train)
-        score, chances = self._test(data.outputs(fits, train, test), test, folds, best, inner)
+        outputs = data.outputs(fits, train, test)
+        score, chances = self._test(outputs, test, folds, best, inner)
         inner_score = float(scores.mean(axis=1).max())
         first = np.atleast_2d(f)[0]
         # Targets of different folds can then be compared.
         target = first / np.sqrt(np.mean(first**2))
         return Outcome(
-            score, inner_score, chosen.alpha, chosen.smoothness, fit.n_rounds, 0.0, target, chances
+            score,
+            inner_score,
+            chosen.alpha,
+            chosen.smoothness,
+            fit.n_rounds,
+            0.0,
+            target,
+            chances,
+            outputs[0],
         )
 
     def _choose(
@@ -543,7 +570,16 @@ class _Study:
             permutation_table(np.array(shuffled), scores.get(VERDICT_METHOD)) if shuffled else {},
             reliable,
             cohorts,
+            self._risk_groups(outcomes),
         )
+
+    def _risk_groups(self, outcomes: dict[Task, Outcome]) -> RiskGroups | None:
+        if VERDICT_METHOD not in self.methods or not self.data.loss.couples_samples:
+            return None
+        folds = range(self._folds_per_repeat())
+        tests = [self.outer[k][1] for k in folds]
+        risks = [outcomes[VERDICT_METHOD, k].outputs[:, 0] for k in folds]
+        return RiskGroups.of_folds(self.data.labels, tests, risks, self.seed)
 
     def _measures(
         self, outcomes: dict[Task, Outcome], names: list[str]

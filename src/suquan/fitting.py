@@ -14,12 +14,12 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn import model_selection as splitting
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils import check_consistent_length, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from suquan.crossfit import crossfit_splits
 from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
 from suquan.matrix_model import MatrixFit, MatrixProblem, fit_targets
 from suquan.methods import Method, resolve_method
@@ -110,10 +110,11 @@ class Settings:
     @classmethod
     def of(cls, estimator: Any) -> Settings:
         """Parameters of an estimator; one clear error for each out of its range."""
-        known = {field.name for field in fields(cls)}
-        given = estimator.get_params(deep=False)
-        own = {name: given[name] for name in known & given.keys()}
+        names = [field.name for field in fields(cls) if hasattr(estimator, field.name)]
+        own = {name: getattr(estimator, name) for name in names}
         own["method"] = resolve_method(own["method"])
+        has_intercept = getattr(own["loss"], "has_intercept", True)
+        own["fit_intercept"] = own.get("fit_intercept", True) and has_intercept
         settings = cls(owner=type(estimator).__name__, **own)
         _check_ranges(settings)
         return settings
@@ -191,7 +192,11 @@ def forget(estimator: Any) -> None:
 def encode(estimator: Any, settings: Settings, X: Any, y: Any, sample_weight: Any) -> Samples:
     """Samples and labels, validated on behalf of the estimator."""
     has_classes = is_classifier(estimator)
-    X, labels = validate_data(estimator, X, y, y_numeric=not has_classes, **CHECKS)
+    if getattr(getattr(y, "dtype", None), "names", None):  # fields that the loss reads
+        X, labels = validate_data(estimator, X, **CHECKS), y
+        check_consistent_length(X, labels)
+    else:
+        X, labels = validate_data(estimator, X, y, y_numeric=not has_classes, **CHECKS)
     if has_classes:
         check_classification_targets(labels)
     weights = check_sample_weight(sample_weight, X)
@@ -400,71 +405,6 @@ def scale_operator(operator: Any, f: np.ndarray, weights: np.ndarray) -> Any:
     """Samples with every feature over the standard deviation of its values T_i f; 1 where that is 0."""
     moments = partial(operator.column_moments, weights, f)
     return operator.scaled(1.0 / deviations(moments, len(f), float(np.max(np.abs(f)))))
-
-
-# -- folds ------------------------------------------------------------------------------------------
-
-
-def crossfit_splits(
-    settings: Settings, loss: Loss, y: np.ndarray, groups: Any, used: np.ndarray
-) -> Splits | None:
-    """Folds of a cross-fitted method over the samples `used`; None without cross-fitting or two folds.
-
-    Training samples are given by a mask, test samples by their numbers.
-    """
-    if not settings.method.is_crossfit:
-        return None
-    groups = None if groups is None else np.asarray(groups)
-    has_classes = loss.is_classification
-    if isinstance(settings.cv, Integral):
-        # Drawn among the used samples, so that the others are as if absent.
-        groups = None if groups is None else groups[used]
-        return _random_splits(settings, y[used], groups, has_classes)
-    place = np.where(used, np.cumsum(used) - 1, -1)
-    splits = []
-    splitter = splitting.check_cv(settings.cv, y, classifier=has_classes)
-    for train, test in splitter.split(y, y, groups):
-        if len(np.intersect1d(train, test)):
-            raise ValueError("cv: a split holds out samples that it also trains on.")
-        test = place[test]
-        splits.append((_mask(train, len(y))[used], test[test >= 0]))
-    if not any(len(test) for _, test in splits):
-        raise ValueError(
-            "cv gave no splits; give an integer, a splitter or a list of (train, test) indices."
-        )
-    return splits
-
-
-def _mask(rows: np.ndarray, n_samples: int) -> np.ndarray:
-    mask = np.zeros(n_samples, dtype=bool)
-    mask[rows] = True
-    return mask
-
-
-def _random_splits(
-    settings: Settings, y: np.ndarray, groups: np.ndarray | None, stratified: bool
-) -> Splits | None:
-    """`n_repeats` random partitions in at most `cv` folds."""
-    n_folds = min(int(settings.cv), len(y) if groups is None else len(np.unique(groups)))
-    if stratified:
-        n_folds = min(n_folds, int(np.unique(y, return_counts=True)[1].min()))
-    if n_folds < 2:
-        others = "has" if groups is None else "or the groups have"
-        _warn(
-            f"cannot cross-fit: the smallest class {others} too few members for 2 folds. The target is "
-            "learned in-sample instead; give more samples, or choose method='joint'."
-        )
-        return None
-    grouped = "KFold" if groups is None else "GroupKFold"
-    kind = getattr(splitting, f"Stratified{grouped}" if stratified else grouped)
-    rng = check_random_state(settings.random_state)
-    seeds = rng.randint(np.iinfo(np.int32).max, size=settings.n_repeats)
-    small = np.min_scalar_type(len(y))  # fifteen lists of samples are long
-    return [
-        (_mask(train, len(y)), test.astype(small))
-        for seed in seeds.tolist()
-        for train, test in kind(n_folds, shuffle=True, random_state=seed).split(y, y, groups)
-    ]
 
 
 # -- the fit ----------------------------------------------------------------------------------------

@@ -39,13 +39,14 @@ from suquan.fitting import (
     scale_features,
     warn_nothing_to_rank,
 )
-from suquan.losses import Loss
+from suquan.losses import Loss, classes_of_folds
 from suquan.matrix_model import fit_targets
 from suquan.methods import Method
 from suquan.objective import FLOAT64_ENTRIES, JointFit, Splits, fit_grid, intercept_only
 from suquan.ranking import SampleOperator
 from suquan.solvers.knot_grams import KnotProblem, knot_grams, knot_products
 from suquan.solvers.spectral import spectral_target
+from suquan.survival import concordance
 from suquan.targets import learn_target
 
 # Largest size of the blocks of knots; beyond it the features are touched in every round.
@@ -407,15 +408,18 @@ def make_splits(
     least two test samples of each where their scores are `for_calibration`.
     """
     has_classes = data.loss.is_classification
+    labels = data.labels[rows]
+    if not has_classes:
+        n_folds = cv if isinstance(cv, Integral) else getattr(cv, "cvargs", {}).get("n_splits", 3)
+        labels = classes_of_folds(data.loss, data.y[rows], int(n_folds))
     if data.groups is not None and (cv is None or isinstance(cv, Integral)):
         n_folds, n_repeats = (3, 5) if cv is None else (int(cv), 1)
-        cv = RepeatedGroupFolds(n_folds, n_repeats, has_classes, seed)
+        cv = RepeatedGroupFolds(n_folds, n_repeats, labels is not None, seed)
     elif cv is None:
-        repeated = RepeatedStratifiedKFold if has_classes else RepeatedKFold
+        repeated = RepeatedKFold if labels is None else RepeatedStratifiedKFold
         cv = repeated(n_splits=3, n_repeats=5, random_state=seed)
-    labels = data.labels[rows]
     groups = None if data.groups is None else data.groups[rows]
-    splitter = check_cv(cv, labels, classifier=has_classes)
+    splitter = check_cv(cv, labels, classifier=labels is not None)
     with warnings.catch_warnings():  # what it means that a splitter ignores groups, `compare` says
         warnings.filterwarnings("ignore", "The groups parameter is ignored")
         parts = list(splitter.split(np.zeros(len(rows)), labels, groups))
@@ -474,8 +478,9 @@ class OutputScorer:
     def of(cls, estimator: Any, scoring: Any, samples: Samples) -> OutputScorer:
         """Scorer of this name or function; a ValueError where it cannot score the samples' task at all."""
         loss, classes = samples.loss, samples.classes
-        made = cls(check_scoring(estimator, scoring=scoring), scoring, loss, classes)
-        task, known = "regression", samples.used
+        found = check_scoring(estimator, scoring=_SCORERS.get(scoring, scoring))
+        made = cls(found, scoring, loss, classes)
+        task, known = "times to event" if loss.couples_samples else "regression", samples.used
         if classes is not None:
             task = f"classification with {len(classes)} classes"
             known = np.isin(samples.labels, classes)
@@ -522,6 +527,14 @@ def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
     n_positive = np.count_nonzero(is_positive)
     ranks = rankdata(u, axis=1)[:, is_positive].mean(axis=1)
     return (ranks - (n_positive + 1) / 2) / (len(is_positive) - n_positive)
+
+
+def score_concordance(model: Any, X: Any, y: Any) -> float:
+    """Scorer "concordance": Harrell's, of the risks that a model predicts."""
+    return concordance(y, model.predict(X))
+
+
+_SCORERS: dict[Any, Any] = {"concordance": score_concordance}
 
 
 class _Known(BaseEstimator):

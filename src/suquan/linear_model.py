@@ -130,7 +130,7 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-class _SuquanBase(TargetTransformer):
+class SuquanModel(TargetTransformer):
     """What the classifier and the regressor share: everything but the predictions."""
 
     loss: Any
@@ -204,7 +204,7 @@ class _SuquanBase(TargetTransformer):
         return make_loss(self.loss, len(classes)).encode(classes, np.ones(len(classes), bool))[0]
 
 
-class SuquanClassifier(ClassifierMixin, _SuquanBase):
+class SuquanClassifier(ClassifierMixin, SuquanModel):
     """Logistic regression on quantile-normalised samples whose target is learned with it.
 
     Minimises over (w, b, f), in turns,
@@ -374,7 +374,7 @@ default="crossfit"
     ) -> None:
         keep_parameters(self, locals())
 
-    score = _SuquanBase.score  # not the one of scikit-learn, which takes no Dask array
+    score = SuquanModel.score  # not the one of scikit-learn, which takes no Dask array
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of samples.
@@ -442,7 +442,7 @@ default="crossfit"
         return tags
 
 
-class SuquanRegressor(RegressorMixin, _SuquanBase):
+class SuquanRegressor(RegressorMixin, SuquanModel):
     """Linear regression on quantile-normalised samples whose target is learned with it.
 
     Minimises over (w, b, f), in turns,
@@ -515,7 +515,7 @@ default="crossfit"
     ) -> None:
         keep_parameters(self, locals())
 
-    score = _SuquanBase.score
+    score = SuquanModel.score
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted value of each sample: the mean of y under the model of the loss.

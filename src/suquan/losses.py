@@ -31,8 +31,8 @@ _ROUNDING = 1e-9
 class Curvature(Protocol):
     """Hessian H = A Aᵀ of a weighted loss in its n_scores scores, positive semidefinite.
 
-    Vectors x, v have shape (n_scores,) or (n_scores, n_columns), the outputs of a sample side by side. Products
-    have the type of x and v.
+    Vectors x, v have shape (n_scores,) or (n_scores, n_columns), the outputs of a sample side by side.
+    Products have the type of x and v.
     """
 
     def product(self, x: Array) -> Array:
@@ -64,7 +64,11 @@ class Loss(Protocol):
     is_quadratic : bool
         Whether the curvature is the same at all scores, so that Newton's model is exact.
     couples_samples : bool
-        Whether the curvature has entries between samples, so that it must not be cut into parts.
+        Whether the curvature has entries between samples, so that it must not be cut into parts. Such a loss
+        also has ``separate(y, parts)``: labels of samples that are to be compared within the parts only.
+
+    Two more are optional: ``has_intercept``, False where shifts of all scores change nothing, so that no
+    intercept is fitted; and ``fold_classes(y, n_folds)``, classes of which every fold gets its share.
     """
 
     name: str
@@ -486,6 +490,22 @@ def _share(a: Array, s: Array) -> Array:
 def _is_outside(q: Array) -> bool:
     """Whether some q lies outside [0, 1] by more than rounding."""
     return bool(np.any(q < -_ROUNDING) or np.any(q > 1.0 + _ROUNDING))
+
+
+# -- folds ------------------------------------------------------------------------------------------
+
+
+def classes_of_folds(loss: Loss, y: Array, n_folds: int) -> Array | None:
+    """Classes of which every fold has its share: those of y, what the loss says, or None."""
+    if loss.is_classification:
+        return y
+    find = getattr(loss, "fold_classes", None)
+    return None if find is None else find(y, n_folds)
+
+
+def labels_apart(loss: Any, y: Array, parts: Array) -> Array:
+    """Labels of samples whose scores are comparable within the parts only, numbered from 0."""
+    return loss.separate(y, parts) if loss.couples_samples else y
 
 
 # -- by name ----------------------------------------------------------------------------------------

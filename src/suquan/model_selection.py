@@ -229,7 +229,7 @@ def _best(
 # -- the estimators ---------------------------------------------------------------------------------
 
 
-class _SelectionMixin:
+class SelectionMixin:
     """Cross-validation over the grid, then one fit to all samples with the chosen setting."""
 
     _base: type
@@ -244,8 +244,8 @@ class _SelectionMixin:
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the fits.
         groups : array-like of shape (n_samples,), default=None
-            Samples of one group stay together in the folds that None and an integer `cv` stand for, and in those
-            of "crossfit"; splitters get them.
+            Samples of one group stay together in the folds that None and an integer `cv` stand for, and in
+            those of "crossfit"; splitters get them.
 
         Returns
         -------
@@ -381,7 +381,7 @@ def ranks_of(means: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(-means, kind="stable")) + 1
 
 
-class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
+class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
     """:class:`SuquanClassifier` with method and penalties chosen by cross-validation.
 
     Parameters
@@ -519,7 +519,7 @@ class SuquanClassifierCV(_SelectionMixin, SuquanClassifier):
         return self.classes_[np.argmax(self._probabilities_at(u), axis=1)]
 
 
-class SuquanRegressorCV(_SelectionMixin, SuquanRegressor):
+class SuquanRegressorCV(SelectionMixin, SuquanRegressor):
     """:class:`SuquanRegressor` with method and penalties chosen by cross-validation.
 
     Parameters

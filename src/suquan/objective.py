@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suquan.losses import Loss
+from suquan.losses import Loss, labels_apart
 from suquan.ranking import SampleOperator
 from suquan.solvers.elastic_net import solve_elastic_net
 from suquan.solvers.linear import LinearFit, RidgeDesign
@@ -237,8 +237,13 @@ class FoldModels:
     ) -> float:
         """Mean loss of the held-out samples under the models on `design` that have not seen them."""
         scores = [fit.u[test] for fit, (_, test) in zip(models, self.splits, strict=True)]
-        y, s = problem.y[self.rows], self.s[self.rows]
+        y, s = self.labels(problem), self.s[self.rows]
         return problem.loss.value(y, np.concatenate(scores), s) / float(s.sum())
+
+    def labels(self, problem: JointProblem) -> np.ndarray:
+        """Labels of the stacked rows; scores of different models are not compared."""
+        parts = np.repeat(np.arange(len(self.splits)), [len(test) for _, test in self.splits])
+        return labels_apart(problem.loss, problem.y[self.rows], parts)
 
     def stack(
         self, problem: JointProblem, models: Sequence[Any], g: np.ndarray
@@ -251,7 +256,7 @@ class FoldModels:
             stop = start + len(test) * n_outputs
             problem.f_design(problem.coefficients(fit, g), test, D[start:stop])
             start = stop
-        return D, problem.y[rows], self.s[rows] / self.s[rows].sum()
+        return D, self.labels(problem), self.s[rows] / self.s[rows].sum()
 
 
 # -- rounds ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A model file (``.suquan``) is a zip of ``model.json`` (versions, class, parameters, fitted attributes, classes,
 feature names, training summary), of the arrays as ``.npy``, and of their SHA-256. Reading it executes nothing:
-there is no pickle in it, its classes are the six of this library, and everything else is numbers and text. The
+there is no pickle in it, its classes are those of this library, and everything else is numbers and text. The
 checksums find damage; they do not tell who wrote the file. See docs/design/model_files.md.
 """
 
@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from suquan import _model_zip as container
 from suquan._model_zip import ModelFileError, require
 from suquan._version import __version__
+from suquan.cox_model import SuquanCox, SuquanCoxCV
 from suquan.folds import RepeatedGroupFolds
 from suquan.linear_model import METHODS, SuquanClassifier, SuquanRegressor
 from suquan.methods import resolve_method
@@ -32,9 +33,16 @@ from suquan.targets import make_target_quantiles
 
 __all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
 
-# Models may have several targets since 2, calibrated probabilities and scaled features since 3.
+# Models may have several targets since 2; calibrated probabilities, scaled features and times to event since 3.
 SCHEMA = 3
-_MODELS = (SuquanClassifier, SuquanRegressor, SuquanClassifierCV, SuquanRegressorCV)
+_MODELS = (
+    SuquanClassifier,
+    SuquanRegressor,
+    SuquanClassifierCV,
+    SuquanRegressorCV,
+    SuquanCox,
+    SuquanCoxCV,
+)
 ESTIMATORS: dict[str, type] = {
     cls.__name__: cls for cls in (QuantileNormalizer, SupervisedQuantileNormalizer, *_MODELS)
 }
@@ -436,7 +444,7 @@ def check_fitted_attributes(estimator: Any) -> None:
     elif isinstance(estimator, _MODELS):
         method = getattr(estimator, "method_", estimator.method)
         _check(isinstance(method, str) and method in METHODS, "method", method)
-        loss = getattr(estimator, "loss", "auto")
+        loss = estimator.get_params(deep=False).get("loss", "auto")
         _check(isinstance(loss, str), "loss", loss)
         n_outputs = _n_outputs(estimator)
         shapes |= {"coef_": (n_outputs, p * (n_targets or 1)), "intercept_": (n_outputs,)}
@@ -445,6 +453,11 @@ def check_fitted_attributes(estimator: Any) -> None:
             knots: Any = getattr(estimator, "target_knots_", None)
             _check(np.ndim(knots) == 2, "target_knots_", knots)
             shapes["target_knots_"] = (n_targets, np.shape(knots)[1])
+        if isinstance(estimator, SuquanCox):
+            strata: Any = getattr(estimator, "baseline_strata_", None)
+            steps = np.shape(strata)
+            _check(len(steps) == 1 and steps[0] > 0, "baseline_strata_", steps)
+            shapes |= {"baseline_times_": steps, "baseline_hazards_": steps}
     for name, shape in shapes.items():
         array: Any = getattr(estimator, name, None)
         dtype = np.dtype(object if name == "feature_names_in_" else np.float64)

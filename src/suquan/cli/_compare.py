@@ -15,7 +15,7 @@ from suquan.cli._options import Compare, split_names
 from suquan.cli._output import Output
 from suquan.comparison import DEFAULT_METHODS, METHOD_NAMES, VERDICT_METHOD, Comparison, compare
 from suquan.io import TableError
-from suquan.plotting import ComparisonDisplay, TargetQuantileDisplay
+from suquan.plotting import ComparisonDisplay, RiskGroupDisplay, TargetQuantileDisplay
 from suquan.report import write_report
 
 # What the report says of the data, in these words.
@@ -25,6 +25,8 @@ DATA = {
     "class_counts": "classes",
     "n_samples": "samples used",
     "n_samples_in_table": "samples in the table",
+    "n_events": "events",
+    "strata": "strata",
     "n_censored": "censored before the horizon (dropped)",
     "n_missing_time_or_event": "without time or event (dropped)",
     "orientation": "samples in",
@@ -160,6 +162,8 @@ def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
     drawings["target"] = partial(TargetQuantileDisplay.from_estimator, model)
     if model.method_ in result.targets and not hasattr(model, "n_targets_"):
         drawings["target"] = partial(TargetQuantileDisplay.from_result, result, model.method_)
+    if result.risk_groups is not None:
+        drawings["risk_groups"] = partial(RiskGroupDisplay.from_result, result)
     folder.mkdir(exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "suquan", "backend": "agg"}):
         for name, draw in drawings.items():

@@ -13,6 +13,7 @@ from suquan.cli._cluster import folds_on, running_cluster
 from suquan.cli._inputs import Problem, is_array_file, load_problem, make_splitter, sample_problem
 from suquan.cli._options import Fit, ModelOptions, split_names
 from suquan.cli._output import Output
+from suquan.cox_model import SuquanCoxCV
 from suquan.io import TableError
 from suquan.linear_model import METHODS
 from suquan.methods import resolve_method
@@ -31,6 +32,11 @@ def run(options: Fit, output: Output) -> None:
         raise TableError(
             f"the method {several[0]} holds its samples in memory; give a table of another kind than .npy and "
             ".zarr, without --scheduler and --workers"
+        )
+    if in_blocks and options.time is not None and options.horizon is None:
+        raise TableError(
+            "Cox's model holds its samples in memory; give a table of another kind than .npy and .zarr, "
+            "without --scheduler and --workers, or classes by --horizon"
         )
     grid = f"{options.alphas} alphas, {options.smoothnesses} smoothnesses"
     tell = f"choosing among {grid} by {'cohorts' if options.leave_out else f'{cv} folds'}"
@@ -125,9 +131,11 @@ def check_methods(methods: Sequence[str], known: Sequence[str], n_targets: int |
 def fit_model(problem: Problem, methods: Sequence[str], cv: Any, options: ModelOptions) -> Any:
     """Selection estimator fitted to all samples, with feature names; `cv` is a splitter."""
     more: dict[str, Any] = {}
-    if not problem.is_regression:
-        more["calibration"] = options.calibration_or_none
-    kind: Any = SuquanRegressorCV if problem.is_regression else SuquanClassifierCV
+    kind: Any = SuquanRegressorCV
+    if problem.is_survival:
+        kind = SuquanCoxCV
+    elif not problem.is_regression:
+        kind, more["calibration"] = SuquanClassifierCV, options.calibration_or_none
     model = kind(
         method=methods[0] if len(methods) == 1 else list(methods),
         cv=cv,

@@ -11,6 +11,7 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from suquan._dask.collections import compute, take_rows
 from suquan.cli._options import Folds, LabelOptions, ModelOptions, TableOptions
 from suquan.cli._output import Output
+from suquan.cli._survival import find_times
 from suquan.folds import RepeatedGroupFolds, leave_out_splits
 from suquan.io import BlockTable, LabelTable, Table, TableError, open_block_table, read_table
 from suquan.io import labels as label_files
@@ -32,8 +33,8 @@ class Problem:
     ----------
     X : ndarray or dask array of shape (n_samples, n_features)
     y : ndarray of shape (n_samples,)
-        Numbers in regression; 0 and 1 where a positive value or a horizon was given; otherwise the
-        labels themselves.
+        Numbers in regression; 0 and 1 where a positive value or a horizon was given; the fields event, time
+        and stratum for Cox's model; otherwise the labels themselves.
     feature_names : ndarray of shape (n_features,) of str
     class_names : list of str
         What the sorted values of y stand for; the second of two is the positive one.
@@ -54,13 +55,20 @@ class Problem:
     @property
     def is_regression(self) -> bool:
         """Whether the labels are values."""
-        return not self.class_names
+        return not self.class_names and not self.is_survival
+
+    @property
+    def is_survival(self) -> bool:
+        """Whether the labels are times to event."""
+        return bool(self.y.dtype.names)
 
     @property
     def scoring(self) -> str:
         """The score that suits the task."""
         if self.is_regression:
             return "r2"
+        if self.is_survival:
+            return "concordance"
         return "roc_auc" if len(self.class_names) == 2 else "roc_auc_ovr"
 
 
@@ -209,6 +217,9 @@ def find_labels(source: Labels, names: np.ndarray, options: LabelOptions, output
             )
         output.say(f"{keep.sum():,} of {len(keep):,} samples have a value in {options.label!r}")
         return keep, values[keep], [], {"label": options.label}
+    if options.time is not None and options.horizon is None:
+        columns = options.time, str(options.event), options.strata
+        return find_times(source, names, columns, output)
     find = _find_classes if options.horizon is None else _find_survival
     keep, y, class_names, summary = find(source, names, options, output)
     _, n_each = np.unique(y, return_counts=True)
@@ -293,7 +304,11 @@ def _refuse_gaps(table: Table, keep: np.ndarray) -> None:
 def make_splitter(cv: Folds, seed: int, problem: Problem) -> Any:
     """Repeated folds, stratified for classes; refused where there are too few samples for them."""
     n_splits = cv.n_folds
-    if not problem.is_regression:
+    if problem.is_survival:
+        n_events = int(problem.y["event"].sum())
+        if n_events < 2 * n_splits:
+            raise TableError(f"{n_events} events are too few for {n_splits} folds; give --cv 2x5")
+    elif not problem.is_regression:
         _, counts = np.unique(problem.y, return_counts=True)
         if counts.min() < n_splits:
             name = problem.class_names[int(np.argmin(counts))]
@@ -312,5 +327,5 @@ def make_splitter(cv: Folds, seed: int, problem: Problem) -> Any:
                 f"{n_groups} groups are too few for {n_splits} folds that keep them together; give fewer folds"
             )
         return RepeatedGroupFolds(n_splits, cv.n_repeats, not problem.is_regression, seed)
-    kind = RepeatedKFold if problem.is_regression else RepeatedStratifiedKFold
+    kind: Any = RepeatedKFold if problem.is_regression else RepeatedStratifiedKFold
     return kind(n_splits=n_splits, n_repeats=cv.n_repeats, random_state=seed)

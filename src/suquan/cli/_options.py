@@ -158,24 +158,26 @@ class LabelOptions(Options):
     time: str | None = opt(None, "Survival: time to event or end of follow-up.", "COLUMN")
     event: str | None = opt(None, "Survival: 1 where the event came, else 0.", "COLUMN")
     horizon: float | None = opt(
-        None, "Survival: event within T against event-free beyond; censored dropped.", "T"
+        None, "Survival: event within T against event-free beyond; else Cox's model.", "T"
     )
+    strata: str | None = opt(None, "Cox's model: compare within these alone.", "COLUMN")
     sample_column: str | None = opt(None, "Sample names in --labels; else the first.", "COLUMN")
     task: Task = opt("classification", "Regression for measured values.")
 
     def __post_init__(self) -> None:
-        survival = [part is not None for part in (self.time, self.event, self.horizon)]
+        survival = [part is not None for part in (self.time, self.event)]
         regression, chosen = self.task == "regression", self.positive is not None
-        if any(survival) and not all(survival):
-            raise BadParameter("survival labels need all of --time, --event and --horizon")
+        more = self.horizon is not None or self.strata is not None
+        if (any(survival) or more) and not all(survival):
+            raise BadParameter("survival labels need both --time and --event")
+        if self.horizon is not None and self.strata is not None:
+            raise BadParameter("--horizon makes classes, --strata is for Cox's model; give one")
         if any(survival) and (self.label is not None or chosen or regression):
             raise BadParameter(
-                "--label, --positive and --task regression do not go with --time, --event and --horizon"
+                "--label, --positive and --task regression do not go with --time and --event"
             )
         if not any(survival) and self.label is None:
-            raise BadParameter(
-                "name the label column with --label, or give --time, --event and --horizon"
-            )
+            raise BadParameter("name the label column with --label, or give --time and --event")
         if chosen and regression:
             raise BadParameter("--positive is for classes; leave it out of a regression")
         if self.sample_column is not None and self.labels is None:
@@ -193,7 +195,8 @@ class LabelOptions(Options):
     @property
     def label_columns(self) -> list[str]:
         """Names of the columns that are read."""
-        return [name for name in (self.label, self.time, self.event) if name is not None]
+        columns = self.label, self.time, self.event, self.strata
+        return [name for name in columns if name is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,9 +287,17 @@ class Reproduce(Options):
     """
 
     experiment: Literal[
-        "simulated", "cifar10", "expression", "several", "calibration", "platforms", "kendall"
+        "simulated",
+        "cifar10",
+        "expression",
+        "several",
+        "calibration",
+        "platforms",
+        "kendall",
+        "survival",
     ] = argument(
-        "simulated, cifar10, expression, several, calibration, platforms or kendall.", "EXPERIMENT"
+        "simulated, cifar10, expression, several, calibration, platforms, kendall or survival.",
+        "EXPERIMENT",
     )
     protocol: Literal["quick", "paper"] = opt(
         "quick", "quick: for a laptop; paper: as the paper did, hours or more."
@@ -356,13 +367,34 @@ class Predict(TableOptions, ClusterOptions):
         None, "Training samples: tells how their scores move without the missing features.", "TABLE"
     )
     labels: Path | None = opt(
-        None, "Labels of --training, as in fit; else columns of its own.", "FILE"
+        None, "Labels of --training, as in fit, or --time and --event; else the table's.", "FILE"
     )
+    sample_column: str | None = opt(None, "Sample names in --labels; else the first.", "COLUMN")
+    time: str | None = opt(None, "Cox's model: time, to tell the concordance.", "COLUMN")
+    event: str | None = opt(None, "Cox's model: 1 where the event came, else 0.", "COLUMN")
+    strata: str | None = opt(None, "Cox's model: compare within these alone.", "COLUMN")
 
     def __post_init__(self) -> None:
-        if self.labels is not None and self.training is None:
-            raise BadParameter("--labels are those of --training; give that table too")
+        needed = [part is not None for part in (self.time, self.event)]
+        given = [part is not None for part in (self.sample_column, self.strata)]
+        if any(needed + given) and not all(needed):
+            raise BadParameter("the concordance needs both --time and --event")
+        if self.labels is not None and self.training is None and not all(needed):
+            raise BadParameter(
+                "--labels are those of --training, or hold --time and --event; give one of these too"
+            )
         super().__post_init__()
+
+    @property
+    def outcome(self) -> tuple[str, str, str | None] | None:
+        """Columns of time, event and stratum."""
+        return None if self.time is None else (self.time, str(self.event), self.strata)
+
+    @property
+    def label_columns(self) -> list[str]:
+        """Those of them that are in the table itself."""
+        inside = () if self.labels is not None else self.outcome or ()
+        return [name for name in inside if name is not None]
 
     @property
     def prints_results(self) -> bool:

@@ -24,7 +24,9 @@ from suquan.cli._inputs import (
 )
 from suquan.cli._options import ModelOptions, Predict, TableOptions
 from suquan.cli._output import Output
-from suquan.io import TableError, iter_row_blocks, read_table
+from suquan.cli._survival import say_concordance
+from suquan.cox_model import SuquanCox
+from suquan.io import TableError, iter_row_blocks, read_labels, read_table
 from suquan.persistence import ModelFile, read_model
 
 
@@ -45,6 +47,11 @@ def run(options: Predict, output: Output) -> None:
         file.estimator.missing = options.missing
     names = class_names(file)
     header = _header(names)
+    if isinstance(file.estimator, SuquanCox):
+        header = ["sample", "risk"]
+    elif options.outcome is not None:
+        kind = type(file.estimator).__name__
+        raise TableError(f"--time and --event are for Cox's models; {options.model} holds a {kind}")
     in_blocks = options.has_cluster or is_array_file(options.table)
     known = getattr(file.estimator, "feature_names_in_", None)
     features = file.estimator.n_features_in_ if known is None else frozenset(map(str, known))
@@ -57,7 +64,7 @@ def run(options: Predict, output: Output) -> None:
             for part in score(options, file.estimator, output, samples, why, training)
             for sample, numbers in zip(*(column.tolist() for column in part), strict=True)
         )
-        if not in_blocks or path is None:
+        if not in_blocks or path is None or options.outcome:
             rows = list(rows)
             output.keep(scores=[dict(zip(header, row, strict=True)) for row in rows])
         if path is not None:  # blocks are many: their rows are written as they come
@@ -66,6 +73,8 @@ def run(options: Predict, output: Output) -> None:
             output.say(f"scores: {path}")
         elif not output.as_json:
             _write(sys.stdout.buffer, header, rows)
+    if options.outcome:
+        _say_concordance(options, {row[0]: row[1] for row in rows}, samples, output)
     output.keep(output=None if path is None else str(path), columns=header)
 
 
@@ -92,12 +101,28 @@ def load_training(options: Predict, file: ModelFile, features: Any) -> tuple[Any
         raise TableError(f"{path}: {error}") from error
 
 
+def _say_concordance(
+    options: Predict, scores: dict[str, float], samples: str, output: Output
+) -> None:
+    """Tell how the risks agree with the times, from the label file or from the table itself."""
+    source: Any
+    if options.labels is not None:
+        source = read_labels(options.labels, sample_column=options.sample_column)
+    else:
+        columns = options.label_columns
+        source = read_table(
+            options.table, samples=samples, label_columns=columns, **options.reading()
+        )
+    say_concordance(source, scores, options.outcome or ("", "", None), output)
+
+
 def _score_here(
     options: Predict, model: Any, output: Output, samples: str, why: str, training: Any
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Names and numbers of the samples, block by block."""
     n_samples = 0
-    for block in iter_row_blocks(options.table, samples=samples, **options.reading()):
+    reading = {**options.reading(), "label_columns": options.label_columns}
+    for block in iter_row_blocks(options.table, samples=samples, **reading):
         names = block.feature_names
         aligned = align_features(
             model, block.values, names, max_lost=options.max_lost, training=training

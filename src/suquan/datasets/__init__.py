@@ -4,6 +4,7 @@ from suquan.datasets._cifar10 import load_cifar10
 from suquan.datasets._geo import load_geo
 from suquan.datasets._simulators import (
     make_corrupted_classification,
+    make_corrupted_survival,
     make_distorted_samples,
     make_several_targets_classification,
     skewed_mixture,
@@ -11,6 +12,6 @@ from suquan.datasets._simulators import (
 )
 
 __all__ = [
-    "load_cifar10", "load_geo", "make_corrupted_classification", "make_distorted_samples",
-    "make_several_targets_classification", "skewed_mixture", "two_steps",
+    "load_cifar10", "load_geo", "make_corrupted_classification", "make_corrupted_survival",
+    "make_distorted_samples", "make_several_targets_classification", "skewed_mixture", "two_steps",
 ]  # fmt: skip

@@ -3,10 +3,12 @@
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from suquan.preprocessing import quantile_normalize
+from suquan.survival import as_outcome
 from suquan.targets import grid, mixture_quantiles
 
 
@@ -140,6 +142,56 @@ def make_corrupted_classification(
     w = rng.normal(size=n_features)
     u = quantile_normalize(X, target) @ w
     y = (rng.uniform(size=n_samples) < expit(u)).astype(int)
+    return quantile_normalize(X, corrupted), y
+
+
+def make_corrupted_survival(
+    n_samples: int = 500,
+    n_features: int = 1000,
+    *,
+    target: Any = "normal",
+    corrupted: Any = "cauchy",
+    strength: float = 1.0,
+    censored: float = 0.5,
+    random_state: Any = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times to event from samples with one target, shown with another.
+
+    Samples are independent random orders of the features. Times are exponential with the hazard
+    exp(w·Φ_target(x)), the target of mean 0 and mean square 1 and w ~ N(0, strength² / n_features · I);
+    follow-up ends after exponential times, too. What is returned is Φ_corrupted(x).
+
+    Parameters
+    ----------
+    n_samples, n_features : int, default=500 and 1000
+    target, corrupted : str, distribution, callable or array-like, default="normal" and "cauchy"
+        True target, and the one that samples are shown with, as for :func:`suquan.make_target_quantiles`.
+    strength : float, default=1.0
+        Standard deviation of the log-hazard.
+    censored : float, default=0.5
+        Expected share of censored samples, in (0, 1).
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+    y : structured array of shape (n_samples,), with the fields event and time
+
+    Examples
+    --------
+    >>> from suquan.datasets import make_corrupted_survival
+    >>> X, y = make_corrupted_survival(20, 50, random_state=0)
+    >>> X.shape, y.dtype.names
+    ((20, 50), ('event', 'time'))
+    """
+    rng = check_random_state(random_state)
+    w = rng.normal(size=n_features) * strength / np.sqrt(n_features)
+    X = rng.normal(size=(n_samples, n_features))
+    Z = quantile_normalize(X, target)
+    hazard = np.exp(((Z - Z.mean()) / Z.std()) @ w)
+    rate = np.exp(brentq(lambda r: np.mean(expit(r - np.log(hazard))) - censored, -50.0, 50.0))
+    time, end = rng.exponential(1.0 / hazard), rng.exponential(1.0 / rate, size=n_samples)
+    y = as_outcome(np.column_stack([np.minimum(time, end), time <= end]))
     return quantile_normalize(X, corrupted), y
 
 

@@ -3,6 +3,7 @@
 from suquan.plotting._comparison import ComparisonDisplay, plot_comparison
 from suquan.plotting._curves import FeatureCurveDisplay
 from suquan.plotting._reliability import ReliabilityDisplay
+from suquan.plotting._risk_groups import RiskGroupDisplay
 from suquan.plotting._samples import NormalizedSampleDisplay
 from suquan.plotting._targets import ObjectiveDisplay, TargetQuantileDisplay
 
@@ -12,6 +13,7 @@ __all__ = [
     "NormalizedSampleDisplay",
     "ObjectiveDisplay",
     "ReliabilityDisplay",
+    "RiskGroupDisplay",
     "TargetQuantileDisplay",
     "plot_comparison",
 ]

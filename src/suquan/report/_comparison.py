@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from suquan.comparison import BEST_FIXED, VERDICT_METHOD, Comparison
-from suquan.plotting import ComparisonDisplay, TargetQuantileDisplay
+from suquan.plotting import ComparisonDisplay, RiskGroupDisplay, TargetQuantileDisplay
 from suquan.plotting._axes import COLORS, finish
 from suquan.plotting._comparison import differences_from, kind_of, reference_of, scores_of
+from suquan.plotting._risk_groups import risk_table
 from suquan.plotting._targets import SHOWN_TARGETS, standardized
 from suquan.report._page import Figure, Section, Table, Verdict
 from suquan.report._probabilities import cohort_section, probability_section
@@ -49,6 +50,8 @@ _SCORES = {
     "perfect",
     "accuracy": "the share of samples that are classified correctly",
     "balanced_accuracy": "the share of samples that are classified correctly, averaged over the classes",
+    "concordance": "Harrell's: the share of comparable pairs of samples in which the one of higher risk has "
+    "the earlier event (within strata): 0.5 is chance, 1 is perfect",
     "r2": "the share of the variance that is explained: 1 is perfect, 0 is no better than the mean",
     "neg_log_loss": "minus the logistic loss: higher is better",
     "neg_mean_squared_error": "minus the mean squared error: higher is better",
@@ -75,6 +78,8 @@ def comparison_sections(comparison: Comparison, *, with_target: bool = True) -> 
         sections.insert(1, cohort_section(comparison))
     if "log_loss" in comparison.summary:
         sections.append(probability_section(comparison))
+    if comparison.risk_groups is not None:
+        sections.append(_risk_section(comparison))
     if with_target and comparison.targets:
         sections.append(_targets_section(comparison))
     if comparison.permutations:
@@ -104,6 +109,29 @@ def _verdict_section(comparison: Comparison) -> Section:
         )
     verdict = Verdict(tone, headline, rest[:1].upper() + rest[1:], numbers)
     return Section("Verdict", verdict=verdict, paragraphs=[" ".join(reading)])
+
+
+def _risk_section(comparison: Comparison) -> Section:
+    """Kaplan-Meier curves of thirds of the out-of-fold risk, and numbers at risk."""
+    groups = comparison.risk_groups
+    assert groups is not None
+    columns, rows = risk_table(groups)
+    told = "; ".join(f"{row[0]}: {row[1]} samples, {row[-1]} events" for row in rows)
+    text = (
+        "Each sample is put in the low, middle or high third of its test fold, by the risk that "
+        f"{VERDICT_METHOD!r} gives it in the first repeat; the model has not seen it. If risk said nothing, a "
+        f"trend at least as strong would come with probability p = {p_text(groups.p_value)} (one-sided; "
+        f"{groups.n_permutations} permutations of the thirds within folds and strata)."
+    )
+    curves = figure_of(
+        partial(RiskGroupDisplay.from_result, comparison),
+        f"Kaplan-Meier curves of three groups of out-of-fold risk. {told}.",
+        "Share free of the event over time, by thirds of out-of-fold risk (Kaplan and Meier); crosses are "
+        "censored samples.",
+    )
+    caption = "Numbers at risk at these times, and events in all."
+    table = Table(caption, columns, rows, numeric=range(1, len(columns)))
+    return Section("Groups of risk", paragraphs=[text], figures=[curves], tables=[table])
 
 
 def _scores_section(comparison: Comparison) -> Section:

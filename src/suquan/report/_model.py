@@ -164,6 +164,8 @@ def _features_section(estimator: Any, names: Sequence[Any] | None, n_top: int) -
         towards = " With several targets a weight is the sum of the absolute weights for them."
     elif single and len(classes) == 2:
         towards = f" Positive weights speak for class {classes[1]}, negative ones for {classes[0]}."
+    elif hasattr(estimator, "baseline_times_"):
+        towards = " Positive weights speak for an early event."
     text = (
         f"All features are on one scale, that of the target{'s' * several}, so that their weights can be "
         f"compared.{towards} {np.count_nonzero(w.any(axis=0))} of {w.shape[1]} features have a weight other "

@@ -32,6 +32,11 @@ def named(X):
     return pd.DataFrame(X, columns=[f"gene {j}" for j in range(X.shape[1])])
 
 
+def times(u):
+    """Time and event: the higher u the earlier, every fourth sample censored."""
+    return np.column_stack([np.exp(-u), np.arange(len(u)) % 4 > 0])
+
+
 def make_models():
     """One fitted model of each kind, by the name of its file."""
     X, u, two, three = make_data()
@@ -53,6 +58,8 @@ def make_models():
         "classifier_matrix": suquan.SuquanClassifier("matrix", n_knots=6).fit(X, two),
         "regressor": suquan.SuquanRegressor("bnd", init=np.linspace(-1, 1, 12)).fit(X, u),
         "regressor_cv": suquan.SuquanRegressorCV(**selection).fit(named(X), u),
+        "cox": suquan.SuquanCox("joint", time_ties="breslow").fit(X, times(u)),
+        "cox_cv": suquan.SuquanCoxCV("fixed", **selection).fit(named(X), times(u), strata=three),
     }
 
 
@@ -64,7 +71,11 @@ def predictions(model, X):
     if hasattr(model, "predict"):
         names.append("predict")
     X = named(X) if hasattr(model, "feature_names_in_") else X
-    return {name: np.asarray(getattr(model, name)(X)) for name in names}
+    found = {name: np.asarray(getattr(model, name)(X)) for name in names}
+    if hasattr(model, "predict_survival_function"):
+        strata = model.baseline_strata_[np.arange(len(X)) % len(model.baseline_strata_)]
+        found["survival"] = model.predict_survival_function(X, [0.5, 1.0, 3.0], strata)
+    return found
 
 
 def main(folder):

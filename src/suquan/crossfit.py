@@ -1,0 +1,86 @@
+"""Folds of cross-fitting: random partitions, stratified where the loss has classes, or given ones."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
+from sklearn.utils import check_random_state
+
+from suquan.losses import Loss, classes_of_folds
+from suquan.objective import Splits
+
+
+def crossfit_splits(
+    settings: Any, loss: Loss, y: np.ndarray, groups: Any, used: np.ndarray
+) -> Splits | None:
+    """Folds of a cross-fitted method over the samples `used`; None without cross-fitting or two folds.
+
+    Training samples are given by a mask, test samples by their numbers.
+    """
+    if not settings.method.is_crossfit:
+        return None
+    groups = None if groups is None else np.asarray(groups)
+    if isinstance(settings.cv, Integral):
+        # Drawn among the used samples, so that the others are as if absent.
+        groups = None if groups is None else groups[used]
+        return _random_splits(settings, loss, y[used], groups)
+    place = np.where(used, np.cumsum(used) - 1, -1)
+    splits = []
+    splitter = check_cv(settings.cv, y, classifier=loss.is_classification)
+    for train, test in splitter.split(y, y, groups):
+        if len(np.intersect1d(train, test)):
+            raise ValueError("cv: a split holds out samples that it also trains on.")
+        test = place[test]
+        splits.append((_mask(train, len(y))[used], test[test >= 0]))
+    if not any(len(test) for _, test in splits):
+        raise ValueError(
+            "cv gave no splits; give an integer, a splitter or a list of (train, test) indices."
+        )
+    return splits
+
+
+def _mask(rows: np.ndarray, n_samples: int) -> np.ndarray:
+    mask = np.zeros(n_samples, dtype=bool)
+    mask[rows] = True
+    return mask
+
+
+def _random_splits(
+    settings: Any, loss: Loss, y: np.ndarray, groups: np.ndarray | None
+) -> Splits | None:
+    """`n_repeats` random partitions in at most `cv` folds."""
+    n_folds = min(int(settings.cv), len(y) if groups is None else len(np.unique(groups)))
+    classes = classes_of_folds(loss, y, n_folds)
+    stratified = classes is not None
+    if classes is not None:
+        n_folds, y = min(n_folds, int(np.unique(classes, return_counts=True)[1].min())), classes
+    if n_folds < 2:
+        others = "has" if groups is None else "or the groups have"
+        warnings.warn(
+            f"cannot cross-fit: the smallest class {others} too few members for 2 folds. The target is "
+            "learned in-sample instead; give more samples, or choose method='joint'.",
+            stacklevel=5,
+        )
+        return None
+    if groups is None:
+        kind = StratifiedKFold if stratified else KFold
+    else:
+        kind = StratifiedGroupKFold if stratified else GroupKFold
+    rng = check_random_state(settings.random_state)
+    seeds = rng.randint(np.iinfo(np.int32).max, size=settings.n_repeats)
+    small = np.min_scalar_type(len(y))  # fifteen lists of samples are long
+    return [
+        (_mask(train, len(y)), test.astype(small))
+        for seed in seeds.tolist()
+        for train, test in kind(n_folds, shuffle=True, random_state=seed).split(y, y, groups)
+    ]

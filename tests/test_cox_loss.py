@@ -1,0 +1,168 @@
+"""Cox's loss against its formula, summed over risk sets one by one, and its derivatives by differences."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suquan.cox_loss import Cox
+from suquan.survival import as_outcome
+
+TIES = ("efron", "breslow")
+
+
+def plain_loss(y, u, s, ties):
+    """Minus the logarithm of the partial likelihood, straight from the definition."""
+    value = 0.0
+    for stratum in np.unique(y["stratum"]):
+        own = (y["stratum"] == stratum) & (s > 0)
+        time, event, e, weight = y["time"][own], y["event"][own], s[own] * np.exp(u[own]), s[own]
+        for now in np.unique(time[event]):
+            dead, risk = event & (time == now), time >= now
+            d, w = dead.sum(), weight[dead].sum()
+            value -= weight[dead] @ u[own][dead]
+            if ties == "breslow":
+                value += w * np.log(e[risk].sum())
+            else:
+                for k in range(d):
+                    value += w / d * np.log(e[risk].sum() - k / d * e[dead].sum())
+    return value - s @ y["event"] * np.log(s[s > 0].min())
+
+
+def make_case(seed, n_samples=30, n_times=9, n_strata=2):
+    """Labels with ties, scores, and weights of which a third are 0."""
+    rng = np.random.default_rng(seed)
+    time, event = rng.integers(0, n_times, n_samples), rng.integers(0, 2, n_samples)
+    y = as_outcome(np.column_stack([time, event]), rng.integers(0, n_strata, n_samples))
+    s = rng.integers(0, 3, n_samples) * rng.uniform(0.5, 1.0, n_samples)
+    return y, 2.0 * rng.standard_normal(n_samples), s
+
+
+def encode(y, s, ties):
+    loss, codes, classes = Cox(ties).encode(y, s > 0)
+    assert classes is None
+    return loss, codes
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("seed", range(5))
+def test_value_and_derivatives_are_those_of_the_formula(ties, seed):
+    y, u, s = make_case(seed)
+    loss, codes = encode(y, s, ties)
+    assert loss.value(codes, u, s) == pytest.approx(plain_loss(y, u, s, ties))
+    gradient, step = loss.gradient(codes, u, s), 1e-6
+    slopes = [
+        (plain_loss(y, u + step * one, s, ties) - plain_loss(y, u - step * one, s, ties)) / step / 2
+        for one in np.eye(len(u))
+    ]
+    np.testing.assert_allclose(gradient, slopes, atol=1e-7)
+    bends = [
+        (loss.gradient(codes, u + step * one, s) - loss.gradient(codes, u - step * one, s))
+        / step
+        / 2
+        for one in np.eye(len(u))
+    ]
+    H = loss.hessian(codes, u, s)
+    dense = H.product(np.eye(len(u)))
+    np.testing.assert_allclose(dense, bends, atol=1e-7)
+    np.testing.assert_allclose(H.diagonal(), np.diag(dense), atol=1e-12)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_root_of_the_curvature_is_a_root(ties):
+    y, u, s = make_case(7)
+    loss, codes = encode(y, s, ties)
+    H = loss.hessian(codes, u, s)
+    A = H.root(np.eye(len(u)))
+    np.testing.assert_allclose(A @ A.T, H.product(np.eye(len(u))), atol=1e-12)
+    np.testing.assert_allclose(H.root_adjoint(np.eye(len(u))), A.T, atol=1e-12)
+    x = np.arange(len(u), dtype=np.float32)
+    assert H.product(x).dtype == np.float32
+    np.testing.assert_allclose(H.product(x), A @ (A.T @ x), rtol=1e-3, atol=1e-4)
+    assert np.linalg.eigvalsh(A @ A.T)[0] > -1e-12  # convex
+    np.testing.assert_allclose(H.product(np.ones(len(u))), 0.0, atol=1e-12)
+    with pytest.raises(NotImplementedError):
+        H.take(slice(2))
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("scale", [1.0, 0.9, 0.5, 0.0])
+def test_conjugate_is_attained_at_the_scores_of_the_dual(ties, scale):
+    y, u, s = make_case(3)
+    loss, codes = encode(y, s, ties)
+    a = scale * loss.gradient(codes, u, s)
+    best = loss.scores_of_dual(codes, a, s)
+    np.testing.assert_allclose(loss.gradient(codes, best, s), a, atol=1e-6)
+    attained = a @ best - loss.value(codes, best, s)
+    assert loss.conjugate(codes, a, s) == pytest.approx(attained, abs=1e-6)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_conjugate_bounds_every_score_and_is_infinite_outside_its_domain(ties):
+    y, u, s = make_case(4)
+    loss, codes = encode(y, s, ties)
+    a = loss.gradient(codes, u, s)
+    rng = np.random.default_rng(0)
+    for other in 2.0 * rng.standard_normal((20, len(u))):
+        assert a @ other - loss.value(codes, other, s) <= loss.conjugate(codes, a, s) + 1e-12
+    used = np.flatnonzero(s > 0)
+    assert loss.conjugate(codes, a + 0.1 * (np.arange(len(u)) == used[0]), s) == np.inf
+    assert loss.conjugate(codes, -2.0 * s, s) == np.inf
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_scores_of_any_size_overflow_nothing(ties):
+    y, u, s = make_case(5)
+    loss, codes = encode(y, s, ties)
+    for scale in (1e2, 1e3, 1e5):
+        assert np.isfinite(loss.value(codes, scale * u, s))
+        assert np.all(np.isfinite(loss.gradient(codes, scale * u, s)))
+        assert np.all(np.isfinite(loss.hessian(codes, scale * u, s).product(u)))
+    level = loss.value(codes, u, s)
+    assert loss.value(codes, u + 1e4, s) == pytest.approx(level)
+
+
+@pytest.mark.parametrize("ties", TIES)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_loss_of_any_labels_is_that_of_the_formula(ties, data):
+    n = data.draw(st.integers(3, 12))
+    small = st.integers(0, 3)
+    columns = data.draw(st.lists(st.tuples(small, st.integers(0, 1)), min_size=n, max_size=n))
+    weights = np.array(data.draw(st.lists(small, min_size=n, max_size=n)), dtype=float)
+    u = np.array(data.draw(st.lists(st.floats(-5, 5), min_size=n, max_size=n)))
+    y = as_outcome(np.array(columns), np.array(data.draw(st.lists(small, min_size=n, max_size=n))))
+    try:
+        loss, codes = encode(y, weights, ties)
+    except (ValueError, UserWarning):
+        return
+    value = loss.value(codes, u, weights)
+    assert value == pytest.approx(plain_loss(y, u, weights, ties), abs=1e-9)
+    assert value >= -1e-12
+    a = loss.gradient(codes, u, weights)
+    assert loss.conjugate(codes, a, weights) == pytest.approx(a @ u - value, abs=1e-7)
+
+
+def test_parts_are_compared_apart():
+    y, u, s = make_case(6)
+    loss, codes = encode(y, s, "efron")
+    parts = np.arange(len(u)) % 3
+    whole = loss.value(loss.separate(codes, parts), u, s)
+    unit = s[s > 0].min()
+    sums = 0.0
+    for part in range(3):
+        own = parts == part
+        smallest = s[own][s[own] > 0].min()
+        shift = s[own] @ y["event"][own] * np.log(smallest / unit)
+        sums += loss.value(codes[own], u[own], s[own]) + shift
+    assert whole == pytest.approx(sums)
+
+
+def test_folds_get_their_share_of_the_events_of_large_strata():
+    y = as_outcome(
+        np.column_stack([np.arange(40), np.arange(40) % 2]), np.repeat([0, 1, 2], [20, 17, 3])
+    )
+    loss, codes = encode(y, np.ones(40), "efron")
+    classes = loss.fold_classes(codes, 5)
+    assert sorted(np.unique(classes, return_counts=True)[1].tolist()) == [8, 9, 11, 12]
+    assert len(np.unique(loss.fold_classes(codes[y["event"]], 30))) == 1
