@@ -28,8 +28,8 @@ class TrainingShift:
         all the same.
     shift : float
         Mean change of the scores; of several classes the largest in size.
-    scoring : {"roc_auc", "roc_auc_ovr", "r2"} or None
-        For two classes, more, or values; None without labels.
+    scoring : {"roc_auc", "roc_auc_ovr", "r2", "concordance"} or None
+        For two classes, more, values, or times to event; None without labels.
     score, score_without : float or None
         With all features, and without those that are dropped.
     """
@@ -47,7 +47,7 @@ class TrainingShift:
         )
         if self.scoring is None:
             return text
-        name = "R²" if self.scoring == "r2" else "AUC"
+        name = {"r2": "R²", "concordance": "concordance"}.get(self.scoring, "AUC")
         return f"{text}, {name} {self.score:.4f} → {self.score_without:.4f}"
 
 
@@ -243,8 +243,9 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
     if len(y) != len(values):
         raise ValueError(f"training has {len(y)} labels for {len(values)} samples; give one each.")
     if classes is None:
-        scoring = "r2"
-    elif np.array_equal(np.unique(y), classes):
+        scoring = "r2" if y.dtype.names is None else "concordance"
+        return TrainingShift(correlation, shift, scoring, *(one.score(x, y) for one, x in pairs))
+    if np.array_equal(np.unique(y), classes):
         scoring = "roc_auc" if len(classes) == 2 else "roc_auc_ovr"
     else:
         raise ValueError(

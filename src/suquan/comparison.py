@@ -55,6 +55,7 @@ from suquan.folds import (
     OutputScorer,
     RankedData,
     check_groups,
+    folds_per_repeat,
     leave_out_splits,
     make_splits,
     shared_groups,
@@ -535,7 +536,7 @@ class _Study:
         def over_folds(name: str, key: str) -> np.ndarray:
             return np.array([getattr(outcomes[name, k], key) for k in range(n_folds)])
 
-        repeat, fold = np.divmod(np.arange(n_folds), self._folds_per_repeat())
+        repeat, fold = np.divmod(np.arange(n_folds), folds_per_repeat(self.outer, len(self.data.y)))
         folds = {
             "method": np.repeat(names, n_folds),
             "repeat": np.tile(repeat, len(names)),
@@ -576,7 +577,7 @@ class _Study:
     def _risk_groups(self, outcomes: dict[Task, Outcome]) -> RiskGroups | None:
         if VERDICT_METHOD not in self.methods or not self.data.loss.couples_samples:
             return None
-        folds = range(self._folds_per_repeat())
+        folds = range(folds_per_repeat(self.outer, len(self.data.y)))
         tests = [self.outer[k][1] for k in folds]
         risks = [outcomes[VERDICT_METHOD, k].outputs[:, 0] for k in folds]
         return RiskGroups.of_folds(self.data.labels, tests, risks, self.seed)
@@ -599,12 +600,3 @@ class _Study:
             name: measures_table(parts, codes, prevalences) for name, parts in chances.items()
         }
         return measures, reliability_table(chances, codes)
-
-    def _folds_per_repeat(self) -> int:
-        """Folds until every sample was tested once, or all of them where that never happens."""
-        seen = np.zeros(len(self.data.y), dtype=bool)
-        for k, (_, test) in enumerate(self.outer):
-            seen[test] = True
-            if seen.all():
-                return k + 1
-        return len(self.outer)

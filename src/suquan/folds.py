@@ -446,6 +446,16 @@ def make_splits(
     return splits
 
 
+def folds_per_repeat(splits: Splits, n_samples: int) -> int:
+    """Folds until every sample was tested once, or all of them where that never happens."""
+    seen = np.zeros(n_samples, dtype=bool)
+    for k, (_, test) in enumerate(splits):
+        seen[test] = True
+        if seen.all():
+            return k + 1
+    return len(splits)
+
+
 def test_share(splits: Splits) -> float:
     """Mean of n_test / n_train over the folds."""
     return float(np.mean([len(test) / len(train) for train, test in splits]))

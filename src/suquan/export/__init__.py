@@ -33,7 +33,7 @@ def export_model(
     ===================== ==================================================================================
     ``targets.csv``       a row per place, lowest first; a column per target
     ``coefficients.csv``  a row per feature; a column per score, with several targets per score and target
-    ``model.json``        intercepts, names of scores and classes, rules for ties and missing values, versions
+    ``model.json``        intercepts, calibration, names of scores and classes, rules for ties and missing
     ``score.R, score.py`` reference scorers: base R, and NumPy
     ===================== ==================================================================================
 
@@ -89,7 +89,9 @@ def export_model(
     W, b = model.coef_.reshape(len(model.intercept_), len(targets), p), model.intercept_
     if classes is not None and len(classes) == 2 and len(b) == 2:  # as decision_function has it
         W, b = W[1:] - W[:1], b[1:] - b[:1]
-    scores = ["prediction"] if classes is None else ["score"] if len(b) == 1 else classes
+    scores = ["risk" if hasattr(model, "baseline_times_") else "prediction"]
+    if classes is not None:
+        scores = ["score"] if len(b) == 1 else classes
     copies = [f"__{k + 1}" for k in range(len(targets))] if len(targets) > 1 else [""]
     names = getattr(model, "feature_names_in_", None)
     features = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
