@@ -244,8 +244,8 @@ class _SelectionMixin:
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the fits.
         groups : array-like of shape (n_samples,), default=None
-            Samples of one group stay together in the folds that None and an integer `cv` stand for, and in those
-            of "crossfit"; splitters get them.
+            Samples of one group stay together in the folds that None and an integer `cv` stand for, and in
+            those of "crossfit"; splitters get them.
 
         Returns
         -------
