@@ -178,4 +178,16 @@ def tables(settings: Settings, parts: dict[str, Any]) -> dict[str, list[Row]]:
         }
         for name, part in facts.items()
     ]
-    return {"folds": rows, "accuracies": [*ours, *theirs, *guesses]}
+    accuracies = [*ours, *theirs, *guesses]
+    return {"folds": rows, "accuracies": accuracies, "wide": _wide(accuracies, list(facts))}
+
+
+def _wide(accuracies: list[Row], names: list[str]) -> list[Row]:
+    """One row per method, with its accuracy and the share of constant predictions on every set."""
+    rows: dict[str, Row] = {}
+    for found in accuracies:
+        method = "guess" if found["source"] == "guess" else found["method"]
+        empty = {f"{name}{what}": "" for name in names for what in ("", "_constant")}
+        row = rows.setdefault(method, {"method": method, **empty})
+        row[found["set"]], row[f"{found['set']}_constant"] = found["accuracy"], found["constant"]
+    return list(rows.values())

@@ -174,10 +174,17 @@ def _auc(codes: np.ndarray, u: np.ndarray, p: np.ndarray) -> float:
 
 def tables(settings: Settings, parts: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """All scores; means over the directions of each label; over all of them."""
-    rows = [row for part in parts.values() for row in part]
+    rows = [_named(row) for part in parts.values() for row in part]
     means = {name: mean_of(name) for name in ("auc", *MEASURES)}
     return {
         "scores": rows,
-        "labels": grouped(rows, ("label", "method", "batch"), **means),
-        "summary": grouped(rows, ("method", "batch"), **means),
+        "labels": grouped(rows, ("label", "name", "method", "batch"), **means),
+        "summary": grouped(rows, ("name", "method", "batch"), **means),
     }
+
+
+def _named(row: Row) -> Row:
+    """A row with its direction, and with the method and the batch in words."""
+    together = "" if row["batch"] == ALONE else f", {row['batch']} at once"
+    name = row["method"] + together
+    return {"name": name, "direction": f"{row['train']}→{row['test']}", **row}
