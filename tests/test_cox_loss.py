@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suquan.cox_loss import Cox
+from suquan.solvers.elastic_net import solve_elastic_net
+from suquan.solvers.target import solve_target
 from suquan.survival import as_outcome
 
 TIES = ("efron", "breslow")
@@ -166,3 +168,50 @@ def test_folds_get_their_share_of_the_events_of_large_strata():
     classes = loss.fold_classes(codes, 5)
     assert sorted(np.unique(classes, return_counts=True)[1].tolist()) == [8, 9, 11, 12]
     assert len(np.unique(loss.fold_classes(codes[y["event"]], 30))) == 1
+
+
+@pytest.mark.parametrize(
+    ("target_set", "n_knots"), [("f0", 6), ("bnd", 6), ("spav", 6), ("bnd", 40)]
+)
+def test_f_step_reaches_the_minimum_that_a_general_solver_finds(target_set, n_knots):
+    """Both ways of the f-step, with fewer and with more rows than knots; the gap is a strict bound."""
+    cp = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(0)
+    y = as_outcome(np.column_stack([rng.integers(1, 15, 25), rng.random(25) < 0.6]))
+    loss, codes, _ = Cox("breslow").encode(y, np.ones(25, dtype=bool))
+    s, D = np.full(25, 1 / 25), rng.standard_normal((25, n_knots))
+    fit = solve_target(
+        D, loss, codes, s, np.linspace(-1, 1, n_knots), target_set=target_set, smoothness=0.02,
+        fit_intercept=False, tol=1e-9,
+    )  # fmt: skip
+    assert fit.converged
+    f = cp.Variable(n_knots)
+    u = D @ f
+    terms = [
+        cp.log_sum_exp(u[np.flatnonzero(y["time"] >= y["time"][i])]) - u[i]
+        for i in np.flatnonzero(y["event"])
+    ]
+    limits = [cp.sum(f) == 0]
+    if target_set != "spav":
+        limits.append(cp.sum_squares(f) <= n_knots)
+    if target_set != "f0":
+        limits.append(cp.diff(f) >= 0)
+    problem = cp.Problem(cp.Minimize(sum(terms) / 25 + 0.02 * cp.sum_squares(cp.diff(f))), limits)
+    problem.solve(solver="CLARABEL")
+    assert fit.objective == pytest.approx(problem.value, rel=1e-6)
+    assert fit.objective - problem.value <= (fit.gap + 1e-7) * fit.objective
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_elastic_net_is_certified_by_its_duality_gap(ties):
+    y, _, s = make_case(8, n_samples=40)
+    loss, codes = encode(y, s, ties)
+    A = np.random.default_rng(0).standard_normal((40, 60))
+    fit = solve_elastic_net(A, loss, codes, s, 0.05, 0.6, fit_intercept=False, tol=1e-10)
+    assert fit.converged
+    slopes = loss.gradient(codes, np.ravel(fit.u), s / s.sum())
+    correlations = slopes @ A + 0.04 * fit.w[0]
+    zero = fit.w[0] == 0.0
+    assert 0 < zero.sum() < 60
+    assert np.all(np.abs(correlations[zero]) <= 0.03 + 1e-7)
+    np.testing.assert_allclose(correlations[~zero], -0.03 * np.sign(fit.w[0][~zero]), atol=1e-6)
