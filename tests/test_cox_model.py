@@ -1,6 +1,8 @@
 """Cox's model against scikit-survival and R, its invariances, and what it refuses."""
 
 import csv
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from sksurv.linear_model import CoxnetSurvivalAnalysis, CoxPHSurvivalAnalysis
 from sksurv.metrics import brier_score, concordance_index_censored
 from sksurv.util import Surv
 
-from suquan import SuquanCox, SuquanCoxCV
+from suquan import SuquanCox, SuquanCoxCV, align_features
+from suquan.export import export_model
 from suquan.survival import concordance
 
 FOLDER = Path(__file__).parent / "data" / "survival"
@@ -104,6 +107,36 @@ def test_elastic_net_is_that_of_scikit_survival(l1_ratio):
     ).fit(model.transform(X), y)
     np.testing.assert_allclose(model.coef_[0], peer.coef_[:, 0], atol=1e-5)
     assert 0 < np.count_nonzero(model.coef_) < 60
+
+
+def test_scaled_features_are_standardised_columns(patients):
+    X, y = patients
+    model = SuquanCox("fixed", alpha=0.02, feature_scaling="std").fit(X, y)
+    Z = model.transform(X)
+    peer = CoxPHSurvivalAnalysis(alpha=2 * len(X) * 0.02, ties="efron", tol=1e-14)
+    peer.fit(Z / Z.std(axis=0), y)
+    np.testing.assert_allclose(model.coef_[0] * Z.std(axis=0), peer.coef_, atol=1e-5)
+
+
+def test_missing_features_are_told_by_the_concordance_of_training_samples(patients):
+    X, y = patients
+    X = pd.DataFrame(X, columns=[f"gene {j}" for j in range(X.shape[1])])
+    model = SuquanCox("fixed", alpha=0.02).fit(X, y)
+    with pytest.warns(UserWarning, match="5 of the model's 20"):
+        shift = align_features(model, X.iloc[:1, 5:], max_lost=1.0, training=(X, y)).training
+    assert shift.scoring == "concordance"
+    assert shift.score == model.score(X, y) > shift.score_without > 0.5
+    assert f"concordance {shift.score:.4f}" in str(shift)
+
+
+def test_an_exported_model_gives_the_risk(patients, tmp_path):
+    X, y = patients
+    model = SuquanCox("bnd", alpha=0.02).fit(X, y)
+    folder = export_model(model, tmp_path / "risk")
+    table, out = tmp_path / "table.csv", tmp_path / "out.csv"
+    pd.DataFrame(X, columns=[f"x{j}" for j in range(20)]).to_csv(table)
+    subprocess.run([sys.executable, folder / "score.py", table, out], check=True)
+    np.testing.assert_allclose(pd.read_csv(out)["risk"], model.predict(X), atol=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS)
