@@ -141,6 +141,8 @@ def test_impossible_cohorts_are_refused(problem):
     X, y, _, cohorts = problem
     with pytest.raises(ValueError, match="at least two; every sample is of 'here'"):
         compare(X, y, leave_out=np.full(90, "here"), **SMALL)
+    with pytest.raises(ValueError, match="leave_out takes the place of outer_cv"):
+        compare(X, y, leave_out=cohorts, outer_cv=3, **SMALL)
     labels = np.where(cohorts == "west", 1, y)
     with pytest.raises(ValueError, match=r"cohort 'west' has no samples of class 0"):
         compare(X, labels, leave_out=cohorts, **SMALL)

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import suquan
 from suquan import align_features
 from suquan.cli._app import app
+from suquan.datasets import make_corrupted_classification
 from suquan.export import SCORERS, export_model
 from suquan.export.score import normalise
 from suquan.methods import METHODS
@@ -294,3 +295,15 @@ def test_export_explains_mistakes_in_one_line_and_writes_nothing(model_path, tmp
         assert match in line
     assert export(model_path).exit_code == 2
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "isotonic", None])
+def test_the_calibration_is_exported(tmp_path, kind):
+    X, y = make_corrupted_classification(60, 10, random_state=0)
+    model = suquan.SuquanClassifierCV("fixed", alphas=2, cv=3, calibration=kind).fit(X, y)
+    folder = export_model(model, tmp_path / "model")
+    told = json.loads((folder / "model.json").read_text("utf-8"))["calibration"]
+    assert (told is None) == (kind is None)
+    if kind is not None:
+        expected = {name: np.asarray(v).tolist() for name, v in model.calibration_.items()}
+        assert told == expected

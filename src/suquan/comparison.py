@@ -204,6 +204,8 @@ def compare(
         check_calibration(calibration, len(samples.classes))
     data = RankedData.of(settings, samples, groups)
     cohorts = None if leave_out is None else check_groups("leave_out", leave_out, len(data.y))
+    if cohorts is not None and outer_cv is not None:
+        raise ValueError("leave_out takes the place of outer_cv; give one of them.")
     if not (inner_cv is None or isinstance(inner_cv, Integral) or hasattr(inner_cv, "split")):
         raise ValueError(
             "inner_cv splits every outer training set, so that it must be None, an integer or a "

@@ -15,7 +15,12 @@ from suquan.cli._options import Compare, split_names
 from suquan.cli._output import Output
 from suquan.comparison import DEFAULT_METHODS, METHOD_NAMES, VERDICT_METHOD, Comparison, compare
 from suquan.io import TableError
-from suquan.plotting import ComparisonDisplay, RiskGroupDisplay, TargetQuantileDisplay
+from suquan.plotting import (
+    ComparisonDisplay,
+    ReliabilityDisplay,
+    RiskGroupDisplay,
+    TargetQuantileDisplay,
+)
 from suquan.report import write_report
 
 # What the report says of the data, in these words.
@@ -159,6 +164,8 @@ def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
     drawings: dict[str, Any] = {"methods": partial(ComparisonDisplay.from_result, result, "box")}
     if len(result.summary["method"]) > 1:
         drawings["folds"] = partial(ComparisonDisplay.from_result, result, "scatter")
+    if result.reliability:
+        drawings["reliability"] = partial(ReliabilityDisplay.from_result, result)
     drawings["target"] = partial(TargetQuantileDisplay.from_estimator, model)
     if model.method_ in result.targets and not hasattr(model, "n_targets_"):
         drawings["target"] = partial(TargetQuantileDisplay.from_result, result, model.method_)
