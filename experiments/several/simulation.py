@@ -101,6 +101,7 @@ def _search(settings: Settings, draw: tuple, name: str, **parameters: Any) -> tu
         alphas=settings.n_alphas,
         cv=StratifiedShuffleSplit(settings.simulated_splits, test_size=0.25, random_state=0),
         selection="best",
+        calibration=None,  # scores alone are asked for
         random_state=0,
         **parameters,
     ).fit(*draw[:2])

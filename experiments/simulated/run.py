@@ -97,7 +97,12 @@ def _select(settings: Settings, parameters: dict[str, Any]) -> SuquanClassifierC
         n_splits=settings.inner_folds, n_repeats=settings.inner_repeats, random_state=0
     )
     return SuquanClassifierCV(
-        cv=folds, scoring="roc_auc", selection="best", random_state=0, **parameters
+        cv=folds,
+        scoring="roc_auc",
+        selection="best",
+        calibration=None,  # scores alone are asked for
+        random_state=0,
+        **parameters,
     )
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from suquan.plotting._axes import COLORS
-
 from ..figures import new_figure
 from ..tables import Row, column, read_rows
 from .settings import Settings
@@ -25,6 +23,7 @@ def figures(settings: Settings, folder: Path) -> list[tuple[str, Any]]:
     return made
 
 
+COLOR = "#c8553d"
 GAIN = "concordance, learned target less best fixed"
 PRICE = "concordance, times less cut label (learned target)"
 
@@ -38,9 +37,9 @@ def plot_differences(ax: Any, rows: list[Row], label: str) -> None:
     """Differences with their 95% intervals, one row per set."""
     places = np.arange(len(rows))[::-1]
     mean, low, high = (column(rows, key) for key in ("difference", "low", "high"))
-    ax.hlines(places, low, high, color=COLORS["learned"])
-    ax.plot(mean, places, "o", color=COLORS["learned"])
-    ax.axvline(0.0, color=COLORS["guide"], linestyle="--", linewidth=1)
+    ax.hlines(places, low, high, color=COLOR)
+    ax.plot(mean, places, "o", color=COLOR)
+    ax.axvline(0.0, color="#9aa5b1", linestyle="--", linewidth=1)
     ax.set_yticks(places, [str(row["dataset"]) for row in rows])
     ax.set_xlabel(label)
     ax.spines[["top", "right"]].set_visible(False)

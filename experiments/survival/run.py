@@ -32,7 +32,9 @@ class CutAtHorizon(BaseEstimator):
     def fit(self, X: np.ndarray, y: np.ndarray) -> CutAtHorizon:
         """Fit to the samples whose label is known."""
         labels = survival_labels(y["time"], y["event"].astype(float), self.horizon)
-        self.model_ = SuquanClassifierCV(**self.parameters).fit(X[labels.keep], labels.y)
+        self.model_ = SuquanClassifierCV(calibration=None, **self.parameters).fit(
+            X[labels.keep], labels.y
+        )
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
