@@ -1,6 +1,7 @@
 """The command line as a user meets it: results, messages, exit codes."""
 
 import csv
+import gc
 import json
 import os
 import re
@@ -1039,6 +1040,27 @@ def test_ctrl_c_waits_for_llvm_and_for_nothing_else():
     with pytest.raises(KeyboardInterrupt), safe_interrupts():
         interrupted_in_llvm()  # and is over before the next try
     time.sleep(0.2)  # in which none comes
+
+
+def test_ctrl_c_waits_for_callbacks_of_the_garbage_collector():
+    """Exceptions in them are lost."""
+    seen = []
+
+    def callback(phase, info):
+        if phase == "start" and not seen:
+            seen.append(phase)
+            interrupted_here()
+
+    gc.callbacks.append(callback)
+    try:
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt), safe_interrupts():
+            gc.collect()
+            assert seen == ["start"]
+            time.sleep(30.0)
+        assert time.monotonic() < start + 30.0
+    finally:
+        gc.callbacks.remove(callback)
 
 
 def test_ctrl_c_of_others_is_left_alone():

@@ -1,5 +1,6 @@
 """Ctrl-C at moments when it would be lost, or leave processes behind; used by every command."""
 
+import gc
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,10 +13,9 @@ _starting = False  # whether processes are being started
 
 @contextmanager
 def safe_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait while LLVM compiles or loads a kernel, and while :func:`starting_processes`.
+    """Let Ctrl-C wait while LLVM or the garbage collector call Python, and while :func:`starting_processes`.
 
-    LLVM calls Python back, and an exception raised in such a call is printed and lost: the command would go
-    on. A second Ctrl-C does not wait for processes. Does nothing in other threads, and where Ctrl-C is ignored
+    An exception raised in such a call is printed and lost: the command would go on. A second Ctrl-C does not wait for processes. Does nothing in other threads, and where Ctrl-C is ignored
     or has a handler of its own.
     """
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -27,7 +27,7 @@ def safe_interrupts() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal n_asked, waiting
         n_asked += number == signal.SIGINT
-        waiting = _is_in_llvm(frame) or (_starting and n_asked < 2)
+        waiting = _is_called_back(frame) or (_starting and n_asked < 2)
         if not waiting:
             raise KeyboardInterrupt
         signal.setitimer(signal.ITIMER_REAL, RETRY)  # then SIGALRM comes here
@@ -45,10 +45,12 @@ def safe_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _is_in_llvm(frame: FrameType | None) -> bool:
-    """Whether `frame` or one that led to it is code of llvmlite."""
+def _is_called_back(frame: FrameType | None) -> bool:
+    """Whether `frame` or one that led to it is code of llvmlite, or a callback of the garbage collector."""
+    collecting = {getattr(getattr(f, "__func__", f), "__code__", None) for f in gc.callbacks}
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] == "llvmlite":
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package == "llvmlite" or frame.f_code in collecting:
             return True
         frame = frame.f_back
     return False

@@ -166,10 +166,13 @@ def _score_figures(comparison: Comparison, scores: dict[str, np.ndarray]) -> lis
     told = "; ".join(
         f"{name} {signed(row.mean)} ({interval(row.low, row.high)})" for name, row in rows.items()
     )
+    caption = f"Mean difference from {first}, with its 95% interval. Where it holds 0, no difference is shown."
+    if comparison.cohorts:
+        caption = f"Mean difference from {first} over the cohorts, which are no random folds: no interval."
     difference = figure_of(
         partial(plot, "difference"),
         f"Mean difference in {scoring} of each method from {first}, with 95% intervals: {told}.",
-        f"Mean difference from {first}, with its 95% interval. Where it holds 0, the data show no difference.",
+        caption,
         height=0.9 + 0.27 * len(rows),
     )
     others = [name for name in scores if name != first]
