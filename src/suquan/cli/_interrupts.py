@@ -15,29 +15,35 @@ _starting = False  # whether processes are being started
 def safe_interrupts() -> Iterator[None]:
     """Let Ctrl-C wait while LLVM or the garbage collector call Python, and while :func:`starting_processes`.
 
-    An exception raised in such a call is printed and lost: the command would go on. A second Ctrl-C does not wait for processes. Does nothing in other threads, and where Ctrl-C is ignored
-    or has a handler of its own.
+    An exception raised in such a call is printed and lost: the command would go on. A second Ctrl-C does not
+    wait for processes. Does nothing in other threads, and where Ctrl-C is ignored or has a handler of its own.
     """
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not usual or threading.current_thread() is not threading.main_thread():
         yield
         return
-    n_asked, waiting = 0, False
+    n_asked, waiting, collecting = 0, False, False
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        nonlocal collecting
+        collecting = phase == "start"
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal n_asked, waiting
         n_asked += number == signal.SIGINT
-        waiting = _is_called_back(frame) or (_starting and n_asked < 2)
+        waiting = collecting or _is_called_back(frame) or (_starting and n_asked < 2)
         if not waiting:
             raise KeyboardInterrupt
         signal.setitimer(signal.ITIMER_REAL, RETRY)  # then SIGALRM comes here
 
+    gc.callbacks.insert(0, note)
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        gc.callbacks.remove(note)
         if waiting:
             signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
