@@ -404,8 +404,8 @@ def make_splits(
     """Splits of the samples `rows` by the parameter `cv` of this name, as indices of all samples.
 
     None stands for 3 folds, 5 times, stratified for classes; these, and an integer number of folds, keep groups
-    together. Every split has all classes on both sides, and at
-    least two test samples of each where their scores are `for_calibration`.
+    together. Every split has all classes on both sides, and at least two test samples of each where their
+    scores are `for_calibration`.
     """
     has_classes = data.loss.is_classification
     labels = data.labels[rows]
