@@ -92,9 +92,9 @@ def _methods(settings: Settings, arguments: dict[str, Any]) -> dict[str, dict[st
     }
 
 
-def _select(settings: Settings, parameters: dict[str, Any]) -> SuquanClassifierCV:
+def _select(settings: Settings, n: int, parameters: dict[str, Any]) -> SuquanClassifierCV:
     folds = RepeatedStratifiedKFold(
-        n_splits=settings.inner_folds, n_repeats=settings.inner_repeats, random_state=0
+        n_splits=settings.inner_folds, n_repeats=settings.repeats(n), random_state=0
     )
     return SuquanClassifierCV(
         cv=folds,
@@ -110,7 +110,7 @@ def _fits(settings: Settings, draw: tuple, name: str, parameters: dict[str, Any]
     """Test scores of one method with the settings that each rule chooses from the same inner folds."""
     X, y, X_test, y_test = draw
     start = time.perf_counter()
-    search = _select(settings, parameters).fit(X, y)
+    search = _select(settings, len(X), parameters).fit(X, y)
     seconds = time.perf_counter() - start
     fitted: dict[Candidate, SuquanClassifier] = {}
     rows = []
@@ -153,7 +153,7 @@ def _choices(
         Candidate(**values | {"method": resolve_method(values["method"])})
         for values in results["params"]
     ]
-    n_splits = settings.inner_folds * settings.inner_repeats
+    n_splits = sum(key.startswith("split") for key in results)
     scores = np.column_stack([results[f"split{k}_test_score"] for k in range(n_splits)])
     grids = {name: candidates}
     if name == "spav":
@@ -191,7 +191,7 @@ def _rounds(settings: Settings, draw: tuple, arguments: dict[str, Any]) -> list[
     rows = []
     for method, grids in (("bnd", paper), ("spav", paper), ("joint", ours), ("crossfit", ours)):
         chosen = _select(
-            settings, {"method": method, "init": "median", "max_rounds": 1, **grids}
+            settings, len(X), {"method": method, "init": "median", "max_rounds": 1, **grids}
         ).fit(X, y)
         for rounds in range(1, settings.max_rounds + 1):
             model = SuquanClassifier(

@@ -18,6 +18,8 @@ class Settings:
         Draws of samples, w and labels at each of `n_samples`.
     corruptions : tuple of str
     inner_folds, inner_repeats : int
+    single_from : int
+        Training samples from which on the inner folds are not repeated, which would take five times as long.
     alphas, smoothnesses : tuple of float
         Grids of the paper's methods; ours use the automatic ones.
     small_smoothnesses : tuple of float
@@ -38,6 +40,7 @@ class Settings:
     corruptions: tuple[str, ...] = ("cauchy", "exponential", "uniform", "bimodal")
     inner_folds: int = 3
     inner_repeats: int = 5
+    single_from: int = 500
     alphas: tuple[float, ...] = tuple(10.0**k for k in range(-5, 6))
     smoothnesses: tuple[float, ...] = tuple(10.0**k for k in range(5))
     small_smoothnesses: tuple[float, ...] = tuple(10.0**k for k in range(-5, 0))
@@ -47,6 +50,10 @@ class Settings:
     round_samples: tuple[int, ...] = (2000,)
     round_seeds: int = 1
     max_rounds: int = 8
+
+    def repeats(self, n: int) -> int:
+        """How often the inner folds of n training samples are drawn."""
+        return 1 if n >= self.single_from else self.inner_repeats
 
 
 PROTOCOLS = {
