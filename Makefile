@@ -3,6 +3,7 @@
 PYTHON ?= python3
 PYTHONS ?= 3.11 3.12 3.13
 JOBS ?= 2
+PORT ?= 8000
 # `PYTHON=python3.13 make test` works in an environment of its own, .venv-3.13.
 SUFFIX := $(filter-out 3,$(patsubst python%,%,$(notdir $(PYTHON))))
 VENV := .venv$(if $(SUFFIX),-$(SUFFIX))
@@ -13,7 +14,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 SAY := @printf '== %s\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-pythons test-floors test-browser chromium lint bench bench-quick bench-dask build clean
+.PHONY: help demo test test-slow test-pythons test-floors test-browser chromium docs docs-serve lint bench bench-quick bench-dask build clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -54,6 +55,14 @@ chromium:
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
 	apt-get install -q -y --no-install-recommends chromium chromium-driver > /dev/null; }
 
+docs: $(VENV)/.installed-docs ## Build the documentation in docs/_build/html, the gallery included
+	$(SAY) "documentation, warnings as errors"
+	@$(RUN) -m sphinx -q -W --keep-going -d docs/_build/doctrees docs docs/_build/html
+	@printf 'docs/_build/html/index.html\n'
+
+docs-serve: docs ## Show the documentation on localhost, port 8000 or PORT
+	@$(RUN) -m http.server --bind 127.0.0.1 --directory docs/_build/html $(PORT)
+
 lint: $(VENV)/.installed-lint ## Check format, style and types
 	$(SAY) "ruff format" && $(RUN) -m ruff format --check .
 	$(SAY) "ruff check" && $(RUN) -m ruff check .
@@ -81,6 +90,7 @@ build: $(VENV)/.installed-build ## Build wheel and sdist, and try the wheel in a
 
 clean: ## Remove what the other targets made, the environment included
 	rm -rf .venv .venv-* dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/_build docs/api/generated docs/auto_examples docs/sg_execution_times.rst
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN):

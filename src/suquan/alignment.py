@@ -60,7 +60,7 @@ class AlignedSamples:
     model : estimator
         The model to use on `values`: a copy that skips missing values where features are missing, and does
         not ask for feature names.
-    values : ndarray of shape (n_samples, n_features_in_)
+    values : ndarray of shape (n_samples, n_features)
         NaN at the features that were not given.
     missing : ndarray of str
         Features of the model that were not given.

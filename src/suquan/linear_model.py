@@ -320,9 +320,9 @@ default="crossfit"
         Only for "svd": the two largest ones. For "multi" and "matrix" those of A, one per target.
     n_targets_ : int
         Only for "multi" and "matrix": targets whose singular value is above 10⁻⁶ of the largest.
-        `target_quantiles_` then has shape (n_targets_, n_features), largest singular value first, each target
+        `target_quantiles_` then has shape (`n_targets_`, n_features), largest singular value first, each target
         of mean square 1; "matrix" shows those that carry 99.9% of its squared norm. `target_knots_` has shape
-        (n_targets_, n_knots), `coef_` (n_outputs, n_targets_ · n_features), for the columns of
+        (`n_targets_`, n_knots), `coef_` (n_outputs, `n_targets_` · n_features), for the columns of
         :meth:`transform`.
     duality_gap_ : float
         Only for "multi" and "matrix": J is at most this far above the minimum of the convex problem, which for

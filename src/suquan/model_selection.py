@@ -449,7 +449,7 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
     best_index_ : int
         Its place in `cv_results_`.
     cv_results_ : dict of arrays
-        Settings ("param_…", "params"), scores ("split0_test_score", …, "mean_test_score",
+        Settings (`"param_…"`, `"params"`), scores ("split0_test_score", …, "mean_test_score",
         "std_test_score", "rank_test_score") and out-of-fold loss of the scores as they are
         ("mean_test_log_loss"), which decides where scores tie.
     out_of_fold_scores_ : ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes

@@ -43,7 +43,7 @@ def project_nondecreasing(z: ArrayLike) -> Vector:
     .. math::
 
         \underset{f}{\text{argmin}} ~ \frac12 \|f - z\|^2
-        \quad \text{subject to} \quad f_1 \le f_2 \le \dots \le f_p
+        \quad \text{subject to} \quad f_1 \le f_2 \le \ldots \le f_p
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def project_bounded_nondecreasing(z: ArrayLike) -> Vector:
     .. math::
 
         \underset{f}{\text{argmin}} ~ \frac12 \|f - z\|^2
-        \quad \text{subject to} \quad f_1 \le \dots \le f_p, \quad \frac1p \sum_j f_j^2 \le 1
+        \quad \text{subject to} \quad f_1 \le \ldots \le f_p, \quad \frac1p \sum_j f_j^2 \le 1
 
     The isotonic projection, divided by its root mean square where that exceeds 1: exact, because a
     cone meets a ball centred at its apex.
@@ -130,7 +130,7 @@ def prox_smooth_nondecreasing(z: ArrayLike, smoothness: float) -> Vector:
     .. math::
 
         \underset{f}{\text{argmin}} ~ \frac12 \|f - z\|^2 + c \sum_j (f_{j+1} - f_j)^2
-        \quad \text{subject to} \quad f_1 \le f_2 \le \dots \le f_p
+        \quad \text{subject to} \quad f_1 \le f_2 \le \ldots \le f_p
 
     with :math:`c` the smoothness. Exact up to rounding, in a few passes over the vector.
 
@@ -165,7 +165,7 @@ def prox_smooth_bounded_nondecreasing(z: ArrayLike, smoothness: float) -> Vector
     .. math::
 
         \underset{f}{\text{argmin}} ~ \frac12 \|f - z\|^2 + c \sum_j (f_{j+1} - f_j)^2
-        \quad \text{subject to} \quad f_1 \le \dots \le f_p, \quad \frac1p \sum_j f_j^2 \le 1
+        \quad \text{subject to} \quad f_1 \le \ldots \le f_p, \quad \frac1p \sum_j f_j^2 \le 1
 
     with :math:`c` the smoothness. Where :func:`prox_smooth_nondecreasing` leaves the ball, the
     solution is :math:`\text{prox}_{c/(1+\mu)}(z/(1+\mu))`, with the multiplier :math:`\mu > 0` that
