@@ -1,4 +1,4 @@
-"""Every number in the tables of ``docs/experiments.md`` is in a result file."""
+"""Every number in the tables of ``docs/experiments.md``, and of the page on failures, is in a result file."""
 
 import importlib
 from pathlib import Path
@@ -10,6 +10,7 @@ from suquan.cli._reproduce import load_experiments
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"
 PAGE = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+FAILURES = ROOT / "docs" / "guide" / "when_learning_does_not_help.md"
 page = importlib.import_module(f"{load_experiments().__name__}.page.tables")
 
 
@@ -27,6 +28,20 @@ def test_numbers_of_the_prose_are_in_the_files_of_their_section():
     for title in ("Simulated", "CIFAR-10", "Gene expression", "Better recipes"):
         section = PAGE.split(f"\n## {title}")[1].split("\n## ")[0]
         assert "<!-- numbers: " in section, title
+
+
+def test_numbers_of_the_guides_page_on_failures_are_those_of_the_result_files():
+    text = FAILURES.read_text(encoding="utf-8")
+    assert text.count("<!-- table: ") == 3
+    assert page.fill(text, RESULTS) == text
+    assert list(page.without_source(text, FAILURES.parent)) == []
+    assert list(page.prose_without_source(text, RESULTS)) == []
+
+
+def test_every_interval_of_the_tumours_holds_zero_as_the_guide_says():
+    assert "Every interval holds 0" in FAILURES.read_text(encoding="utf-8")
+    rows = page.read_rows(RESULTS / "expression" / "per_dataset.csv")
+    assert [row["dataset"] for row in rows if not row["low"] < 0 < row["high"]] == []
 
 
 def test_every_claim_is_answered_and_has_a_file():
