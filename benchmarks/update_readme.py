@@ -20,6 +20,7 @@ TITLES = {
     "verdict": "The verdict",
     "rma": "RMA",
     "kernels": "Kernels on permutations",
+    "first_call": "First call",
 }
 SHOWN = "normalize"  # its first lines stand in README.md
 N_SHOWN = 6
