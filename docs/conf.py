@@ -4,6 +4,7 @@ from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util.logging import getLogger
+from sphinx_gallery.sorting import ExplicitOrder
 
 from suquan import __version__
 
@@ -39,11 +40,15 @@ autodoc_default_options = {
 autosummary_generate = True
 numpydoc_show_class_members = False  # autodoc documents them
 
+FIRST_EXAMPLES = [
+    f"plot_{name}.py"
+    for name in ("quickstart", "quantile_normalization", "learned_target", "verdict")
+]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"plot_(learned_target|quantile_normalization|report|survival)\.py",
+    "within_subsection_order": ExplicitOrder([*FIRST_EXAMPLES, "*"]),
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
