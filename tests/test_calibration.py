@@ -194,6 +194,18 @@ def test_strong_penalties_no_longer_give_one_probability_to_all():
     assert_array_equal(plain.predict_proba(X), plain.best_estimator_.predict_proba(X))
 
 
+def test_predict_is_the_more_probable_class_and_not_the_sign_of_the_score():
+    X, y = make_problem(200)
+    rare = np.flatnonzero(~y | (np.arange(len(y)) % 4 == 0))
+    settings = {**SMALL, "alphas": [1e-2], "cv": 3, "fit_intercept": False}
+    model = SuquanClassifierCV("fixed", **settings).fit(X[rare], y[rare])
+    positive = model.decision_function(X) > 0
+    assert np.mean(model.predict(X) != positive) > 0.1
+    assert_array_equal(model.predict(X), model.predict_proba(X)[:, 1] > 0.5)
+    plain = clone(model).set_params(calibration=None).fit(X[rare], y[rare])
+    assert_array_equal(plain.predict(X), plain.decision_function(X) > 0)
+
+
 def test_class_weights_are_part_of_what_is_calibrated():
     X, y = make_problem(300)
     keep = np.flatnonzero(~y | (np.arange(len(y)) % 5 == 0))

@@ -85,7 +85,7 @@ def align_features(
     X: Any,
     feature_names: Any = None,
     *,
-    max_lost: float = 0.2,
+    max_lost: float = 0.5,
     training: tuple[Any, Any] | None = None,
 ) -> AlignedSamples:
     """Bring samples with other features into the order of a model's features, by name.
@@ -102,7 +102,7 @@ def align_features(
         Its own NaN are left to the model's rule.
     feature_names : array-like of shape (n_given,), default=None
         None: the columns of the data frame `X`.
-    max_lost : float, default=0.2
+    max_lost : float, default=0.5
         Largest share of Σ|w| (over all classes and targets) that the missing features may carry. For a
         normaliser, which has no w, the largest share of its features.
     training : (X, y), default=None
@@ -116,8 +116,8 @@ def align_features(
     Raises
     ------
     ValueError
-        If more is lost, names are repeated, the model has no names and another number of features, or the
-        training samples lack features too or have other labels than the model.
+        If more is lost or no feature is there, names are repeated, the model has no names and another number
+        of features, or the training samples lack features too or have other labels than the model.
 
     Warns
     -----
@@ -200,11 +200,16 @@ def _by_name(
             f"{np.count_nonzero(~found)} of the model's {len(names)} features are missing, first "
             f"{str(names[~found][0])!r}: {lost:.1%} of its {what} is lost"
         )
-        if not found.any() or lost > max_lost:
+        if not found.any():
+            raise ValueError(
+                f"none of the model's {len(names)} features is there: it has {str(names[0])!r}, the samples "
+                f"have {given[:1].tolist()}. Give the features the model's names."
+            )
+        if lost > max_lost:
             tell += "" if shift is None else f" ({shift})"
             raise ValueError(
-                f"{tell}, and at most {max_lost:.1%} may be. Give a table with the model's features, or raise "
-                "the limit if you accept the loss."
+                f"{tell}, and at most {max_lost:.1%} may be. Give a table with more of the model's features, "
+                "or a larger max_lost (--max-lost) if you accept the loss."
             )
         warnings.warn(tell + "; they are skipped.", UserWarning, stacklevel=3)
     extra = given[~np.isin(given, names)]

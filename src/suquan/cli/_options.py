@@ -358,7 +358,7 @@ class Predict(TableOptions, ClusterOptions):
         None, ".csv or .tsv; else standard output.", "SCORES", "--output", "-o"
     )
     max_lost: float = opt(
-        0.2, "Most of the sum of |w| that missing features may carry.", "SHARE", min=0.0, max=1.0
+        0.5, "Most of the sum of |w| that missing features may carry.", "SHARE", min=0.0, max=1.0
     )
     missing: Missing | None = opt(
         None, "Rule for missing values of present features; by default the model's."
