@@ -11,9 +11,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import suquan
 
 # Class name -> {check: reason}. A check is listed only with a reason that will not go away, and where it fails.
-# check_classifiers_train ties predict to the sign of decision_function, which a calibration does not. It passes all
-# the same: ranking leaves one bit of each of its samples of two columns, and of the two scores that there are one
-# is below and one above both 0 and the calibration's limit. test_calibration.py has samples where they differ.
+# check_classifiers_train ties predict to the sign of decision_function, and a calibration does not. It passes
+# nevertheless: ranking leaves one bit of each of its samples of two columns, and of the two scores there
+# one is below and one above both 0 and the calibration's limit. test_calibration.py has others.
 _FOLD_SCORES = {
     "check_sample_weight_equivalence_on_dense_data": "weights enter the fits; the scores of the folds, by "
     "which the setting is chosen, are those of the scorer, which has no weights"
