@@ -66,6 +66,28 @@ def test_fit_and_predict_are_those_of_the_estimator(data, tmp_path):
     assert f"concordance {value:.4f}" in words(result)
 
 
+def test_events_may_be_true_and_false(data, tmp_path):
+    table = pd.read_csv(data / "labels.csv")
+    table.assign(relapsed=table["relapsed"] == 1).to_csv(tmp_path / "labels.csv", index=False)
+    models = []
+    for labels in (data / "labels.csv", tmp_path / "labels.csv"):
+        out = tmp_path / "m.suquan"
+        succeed(
+            "fit",
+            data / "table.csv",
+            "--labels",
+            labels,
+            *TIMES,
+            *QUICK,
+            "--method",
+            "fixed",
+            "-o",
+            out,
+        )
+        models.append(load_model(out))
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+
+
 def test_labels_may_lie_in_the_table(data, tmp_path):
     path = tmp_path / "cox.suquan"
     given = [data / "whole.csv", *TIMES, "--strata", "cohort"]
@@ -114,9 +136,24 @@ def test_options_that_contradict_each_other_are_refused(data, tmp_path, options,
 
 def test_mistakes_are_one_line(data, tmp_path):
     labels = ["--labels", data / "labels.csv"]
-    bad = ["--time", "months", "--event", "months"]
-    message = fail("fit", data / "table.csv", *labels, *bad, "-o", tmp_path / "m.suquan")
-    assert "event must be boolean" in message
+    table = pd.read_csv(data / "labels.csv").assign(nobody=0, before=lambda d: d["months"] - 9.0)
+    table.to_csv(tmp_path / "odd.csv", index=False)
+    for time, event, told in [
+        (
+            "months",
+            "months",
+            "'months' must hold 1 or true for an event, else 0 or false; sample 'patient",
+        ),
+        ("before", "relapsed", "'before' must hold times, 0 or more; sample 'patient"),
+        ("months", "nobody", "'nobody' is 0 for all samples: without events"),
+        ("months", "cohort", "column 'cohort': 'south' is not a number"),
+    ]:
+        message = fail(
+            "fit", data / "table.csv", "--labels", tmp_path / "odd.csv", "--time", time, "--event", event,
+            "-o", tmp_path / "m.suquan",
+        )  # fmt: skip
+        assert told in message
+    assert not (tmp_path / "m.suquan").exists()
     message = fail(
         "fit", data / "table.csv", *labels, *TIMES, "--cv", "30x1", "-o", tmp_path / "m.suquan"
     )

@@ -120,6 +120,14 @@ def test_text_in_a_column_of_numbers_is_named():
         select_numbers(LABELS, "t")
 
 
+def test_true_and_false_are_numbers_where_they_are_asked_for():
+    labels = LabelTable(["a", "b", "c", "d"], {"dead": ["True", "FALSE", "", "1"]})
+    numbers = select_numbers(labels, "dead", truth=True)
+    assert np.array_equal(numbers, [1.0, 0.0, np.nan, 1.0], equal_nan=True)
+    with pytest.raises(TableError, match="'True' is not a number"):
+        select_numbers(labels, "dead")
+
+
 # ------------------------------------------------------------------------------------------------ survival
 
 

@@ -271,9 +271,8 @@ def _find_survival(
 ) -> Found:
     """Two classes: event within the horizon, or event-free beyond it."""
     time, event, horizon = str(options.time), str(options.event), float(options.horizon or 0)
-    times, events = (
-        label_files.select_numbers(source, c, sample_names=names) for c in (time, event)
-    )
+    times = label_files.select_numbers(source, time, sample_names=names)
+    events = label_files.select_numbers(source, event, sample_names=names, truth=True)
     labels = label_files.survival_labels(times, events, horizon)
     output.say(f"horizon {horizon:g}: {labels.report}")
     if min(labels.n_event, labels.n_event_free) == 0:
@@ -307,7 +306,10 @@ def make_splitter(cv: Folds, seed: int, problem: Problem) -> Any:
     if problem.is_survival:
         n_events = int(problem.y["event"].sum())
         if n_events < 2 * n_splits:
-            raise TableError(f"{n_events} events are too few for {n_splits} folds; give --cv 2x5")
+            raise TableError(
+                f"{n_events} events are too few for {n_splits} folds; give more samples with events, or fewer "
+                "folds (--cv 2x5)"
+            )
     elif not problem.is_regression:
         _, counts = np.unique(problem.y, return_counts=True)
         if counts.min() < n_splits:

@@ -30,9 +30,8 @@ def find_times(
     output : Output
     """
     time, event, stratum = columns
-    times, events = (
-        label_files.select_numbers(source, column, sample_names=names) for column in (time, event)
-    )
+    times = label_files.select_numbers(source, time, sample_names=names)
+    events = label_files.select_numbers(source, event, sample_names=names, truth=True)
     keep = ~np.isnan(times) & ~np.isnan(events)
     strata = None
     if stratum is not None:
@@ -45,10 +44,19 @@ def find_times(
         raise TableError(
             f"no sample of the table has all of {time!r} and {event!r}; check the names"
         )
-    try:
-        outcome = as_outcome(np.column_stack([times[keep], events[keep]]), strata)
-    except ValueError as error:
-        raise TableError(f"{time!r}, {event!r}: {error}") from None
+    for column, values, good, wanted in (
+        (time, times, (times >= 0) & (times < np.inf), "times, 0 or more"),
+        (event, events, np.isin(events, (0, 1)), "1 or true for an event, else 0 or false"),
+    ):
+        bad = np.flatnonzero(keep & ~good)
+        if bad.size:
+            first = f"sample {str(names[bad[0]])!r} has {values[bad[0]]:g}"
+            raise TableError(
+                f"{column!r} must hold {wanted}; {first}, the first of {bad.size:,} such"
+            )
+    if not events[keep].any():
+        raise TableError(f"{event!r} is 0 for all samples: without events no two can be compared")
+    outcome = as_outcome(np.column_stack([times[keep], events[keep]]), strata)
     n_events, n_strata = int(outcome["event"].sum()), len(np.unique(strata_of(outcome)))
     told = f" in {n_strata} strata" if stratum else ""
     output.say(

@@ -15,6 +15,8 @@ from suquan.io._kinds import DELIMITERS, kind_of_file
 from suquan.io._table import Table, name_problem, repeated_names
 from suquan.io._text import TextFile
 
+_TRUTH = {"true": "1", "false": "0"}
+
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
@@ -194,7 +196,11 @@ def select_labels(
 
 
 def select_numbers(
-    source: LabelTable | Table, column: str, *, sample_names: Iterable[str] | None = None
+    source: LabelTable | Table,
+    column: str,
+    *,
+    sample_names: Iterable[str] | None = None,
+    truth: bool = False,
 ) -> np.ndarray:
     """A numeric column for a table's samples, NaN where it is missing.
 
@@ -206,6 +212,8 @@ def select_numbers(
         Name of the column, for instance a time.
     sample_names : iterable of str or None, default=None
         Samples of the expression table, in its order; None: those of ``source``.
+    truth : bool, default=False
+        Whether the words true and false, in any case, count as 1 and 0.
 
     Returns
     -------
@@ -223,6 +231,7 @@ def select_numbers(
     numbers = np.full(len(rows), np.nan)
     for i in np.flatnonzero(rows >= 0):
         cell = str(cells[rows[i]])
+        cell = _TRUTH.get(cell.lower(), cell) if truth else cell
         sample = quoted(source.sample_names[rows[i]])
         where = f"{origin}: sample {sample}, column {quoted(column)}: {quoted(cell)}"
         cure = "correct it, or leave the cell empty where it is missing"
