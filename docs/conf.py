@@ -1,5 +1,7 @@
 """How Sphinx builds the documentation: ``make docs``."""
 
+import re
+
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -85,8 +87,16 @@ def visit_math(self, node):
     raise nodes.SkipNode
 
 
+def link_examples(app, docname, content):
+    """Links to scripts of the gallery lead to their pages, with output and pictures."""
+    content[0] = re.sub(
+        r"\]\((?:\.\./)+examples/(plot_\w+)\.py\)", r"](/auto_examples/\1.rst)", content[0]
+    )
+
+
 def setup(app):
-    """Register the renderer of formulas."""
+    """Register the renderer of formulas, and what is done to sources."""
+    app.connect("source-read", link_examples)
     app.add_html_math_renderer(
         "mathml", inline_renderers=(visit_math, None), block_renderers=(visit_math, None)
     )
