@@ -45,9 +45,9 @@ result = compare(
 print(result.verdict)
 
 # %%
-# A gain of this size with an interval that touches zero is no proof: six folds of 300 samples
-# cannot show more. Left: the difference of each method from the best fixed target, with its 95%
-# interval. Right: the target learned in each fold.
+# Read the interval, not the mean alone: where it touches zero, these folds cannot tell. Left: the
+# difference of each method from the best fixed target, with its 95% interval. Right: the targets
+# learned in the folds, as a band.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 ComparisonDisplay.from_result(result, "difference", ax=left)
