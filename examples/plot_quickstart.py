@@ -7,7 +7,7 @@ asks whether that helped, and scores a new sample.
 """
 
 import tempfile
-from pathlib import Path
+import textwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,16 +47,15 @@ model = SuquanClassifier(alpha=0.03, smoothness=0.05, random_state=0).fit(X, y)
 # answer is one sentence, and sometimes it is no. The folds and grids here are made small to be
 # quick; leave that out for your own data.
 
-methods = ["raw", "normal", "uniform", "crossfit"]
 quick = {"outer_cv": 3, "inner_cv": 3, "alphas": 4, "smoothnesses": 2}
-result = compare(X, y, methods=methods, progress=False, **quick)
-print(result.verdict)
+result = compare(X, y, methods=["raw", "normal", "uniform", "crossfit"], progress=False, **quick)
+print(textwrap.fill(result.verdict, 76))
 
 # %%
 # **Score new samples.** A model is one file. A new sample gets the same score alone and in a
 # batch.
 
-path = save_model(model, Path(tempfile.mkdtemp()) / "model.suquan")
+path = save_model(model, tempfile.mkdtemp() + "/model.suquan")
 print(load_model(path).predict_proba(X[:1]).round(3))
 
 # %%

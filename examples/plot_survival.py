@@ -7,6 +7,8 @@ the patients are censored. :func:`suquan.compare` measures the concordance by ne
 cross-validation.
 """
 
+import textwrap
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.model_selection import RepeatedStratifiedKFold
@@ -37,7 +39,7 @@ result = compare(
 )
 for name, mean in zip(result.summary["method"], result.summary["mean"], strict=True):
     print(f"{name:12} {mean:.3f}")
-print(result.verdict)
+print(textwrap.fill(result.verdict, 76))
 
 # %%
 # A fitted model gives each patient a risk, and with it the chance to be free of the event at any

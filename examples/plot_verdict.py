@@ -8,6 +8,7 @@ nothing between. No named target looks like that, so learning has something to f
 """
 
 import tempfile
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -42,7 +43,7 @@ result = compare(
     progress=False,
     **grids,
 )
-print(result.verdict)
+print(textwrap.fill(result.verdict, 76))
 
 # %%
 # Read the interval, not the mean alone: where it touches zero, these folds cannot tell. Left: the
