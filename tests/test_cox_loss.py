@@ -68,6 +68,10 @@ def test_value_and_derivatives_are_those_of_the_formula(ties, seed):
     dense = H.product(np.eye(len(u)))
     np.testing.assert_allclose(dense, bends, atol=1e-7)
     np.testing.assert_allclose(H.diagonal(), np.diag(dense), atol=1e-12)
+    assert np.linalg.eigvalsh(dense)[0] > -1e-12  # convex
+    v = u + np.random.default_rng(seed).standard_normal(len(u))
+    middle = loss.value(codes, (u + v) / 2, s)
+    assert middle < (loss.value(codes, u, s) + loss.value(codes, v, s)) / 2
 
 
 @pytest.mark.parametrize("ties", TIES)
@@ -81,7 +85,6 @@ def test_root_of_the_curvature_is_a_root(ties):
     x = np.arange(len(u), dtype=np.float32)
     assert H.product(x).dtype == np.float32
     np.testing.assert_allclose(H.product(x), A @ (A.T @ x), rtol=1e-3, atol=1e-4)
-    assert np.linalg.eigvalsh(A @ A.T)[0] > -1e-12  # convex
     np.testing.assert_allclose(H.product(np.ones(len(u))), 0.0, atol=1e-12)
     with pytest.raises(NotImplementedError):
         H.take(slice(2))
