@@ -151,6 +151,17 @@ def test_impossible_cohorts_are_refused(problem):
         compare(X, alone, methods=["uniform"], leave_out=cohorts, **SMALL)
 
 
+def test_a_cohort_without_events_is_refused_before_the_work(problem, tmp_path):
+    X, _, _, cohorts = problem
+    y = np.column_stack([np.arange(1.0, 91.0), (cohorts != "west") & (np.arange(90) % 2 == 0)])
+    settings = {**SMALL, "methods": ["uniform"], "scoring": "concordance", "leave_out": cohorts}
+    with pytest.raises(ValueError, match="cohort 'west' has no event"):
+        compare(X, y, checkpoint=tmp_path / "new", **settings)
+    assert not (tmp_path / "new").exists()
+    y[:, 1] = np.arange(90) % 2
+    assert compare(X, y, **settings).cohorts["cohort"].tolist()[::2] == ["north", "south", "west"]
+
+
 # -- probabilities of outer folds --------------------------------------------------------------------
 
 

@@ -212,6 +212,7 @@ def compare(
             f"splitter; got {inner_cv!r}."
         )
     p = data.operator.n_features
+    is_values = data.classes is None and not data.loss.couples_samples
     study = _Study(
         data=data,
         settings=settings,
@@ -219,7 +220,7 @@ def compare(
         outer=(
             make_splits(outer_cv, data, np.arange(len(data.y)), random_state, "outer_cv")
             if cohorts is None
-            else leave_out_splits(cohorts, None if data.classes is None else data.labels)
+            else leave_out_splits(cohorts, None if is_values else data.labels)
         ),
         cohorts=cohorts,
         calibration=calibration,

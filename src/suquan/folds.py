@@ -310,7 +310,10 @@ def check_groups(name: str, groups: Any, n_samples: int) -> np.ndarray:
 
 
 def leave_out_splits(cohorts: np.ndarray, labels: np.ndarray | None) -> Splits:
-    """Each cohort as the test set once, the others as its training set; both need all classes of `labels`."""
+    """Each cohort as the test set once, the others as its training set.
+
+    Both need all classes of `labels`; where these are times to event, every cohort needs an event.
+    """
     names, codes = np.unique(cohorts, return_inverse=True)
     if len(names) < 2:
         raise ValueError(
@@ -318,6 +321,13 @@ def leave_out_splits(cohorts: np.ndarray, labels: np.ndarray | None) -> Splits:
         )
     splits = [(np.flatnonzero(codes != k), np.flatnonzero(codes == k)) for k in range(len(names))]
     for name, (train, test) in zip(names.tolist(), splits, strict=True):
+        if labels is not None and labels.dtype.names:
+            if not labels["event"][test].any():
+                raise ValueError(
+                    f"cohort {name!r} has no event, so that it cannot be left out and tested; drop its "
+                    "samples or merge cohorts."
+                )
+            continue
         for what, rows in (("has no", test), ("alone has", train)):
             absent = [] if labels is None else np.setdiff1d(labels, labels[rows]).tolist()
             if absent:

@@ -113,9 +113,10 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
             parts[part] = _find_groups(source or table, table.sample_names[keep], column, output)
             summary["groups" if part == "groups" else "leave_out"] = column
     if "cohorts" in parts:
-        codes = np.unique(y, return_inverse=True)[1]
-        classes = np.array(class_names)[codes] if class_names else None
-        leave_out_splits(parts["cohorts"], classes)
+        labels: Any = y if y.dtype.names else None
+        if class_names:
+            labels = np.array(class_names)[np.unique(y, return_inverse=True)[1]]
+        leave_out_splits(parts["cohorts"], labels)
     if not keep.all():
         values = take_rows(values, keep) if in_blocks else values[keep]
     return Problem(values, y, features, class_names, summary, **parts)
