@@ -43,7 +43,7 @@ test-floors: ## Run the tests on Python 3.11 with the oldest releases that pypro
 	printf '== the oldest releases: %s\n' "$$python"; NUMBA_CACHE_DIR="$$(pwd)/.venv-floors/numba" \
 	$(MAKE) --no-print-directory PYTHON="$$python" VENV=.venv-floors CONSTRAINT=.venv-floors/floors.txt test
 
-test-browser: $(VENV)/.installed-test $(VENV)/.installed-browser chromium ## Open the report in headless Chromium
+test-browser: $(VENV)/.installed-test $(VENV)/.installed-browser chromium docs ## Open the report and every page of the documentation in headless Chromium
 	$(SAY) "tests in Chromium"
 	@$(RUN) -m pytest -q -m browser tests/browser
 

@@ -62,6 +62,7 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "suquan"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["suquan.css"]
 html_sidebars = {"index": [], "which": []}

@@ -1,8 +1,5 @@
 """RMA against R's affy on real arrays, its steps against plain twins, and what it refuses."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from data_files import data_file
@@ -360,16 +357,3 @@ def test_rma_refuses_an_unknown_tie_rule():
     pm, probeset = simulate()
     with pytest.raises(ValueError, match="ties must be one of"):
         rma(pm, probeset, ties="max")
-
-
-# -------------------------------------------------------------------------------------------------- pages
-
-
-def test_examples_in_the_page_on_microarrays_run():
-    page = Path(__file__).parent.parent / "docs" / "microarray.md"
-    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    names: dict = {}
-    for example in examples:  # a later one may use what an earlier one made
-        exec(compile(example, str(page), "exec"), names)
-    assert names["expression"].shape == names["learned"].shape == (100, 30)
-    assert names["later"].shape == (100, 10)

@@ -74,6 +74,8 @@ from suquan.target_sets import TargetSet
 from suquan.targets import LEARNED as DATA_TARGETS
 from suquan.targets import learn_target
 
+__all__ = ["Comparison", "compare"]
+
 FIXED = ("median", "mean", "normal", "uniform", "exponential", "cauchy")
 LEARNED = tuple(name for name in METHODS if name != "fixed")
 METHOD_NAMES = ("raw", *FIXED, *LEARNED)

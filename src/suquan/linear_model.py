@@ -28,13 +28,12 @@ from suquan.fitting import (
     fit_samples,
     forget,
     predicted_classes,
-    standardize_start,
 )
 from suquan.losses import Loss, make_loss
 from suquan.ranking import SampleOperator, normalize, validate_data
 from suquan.targets import read_at_grid
 
-__all__ = ["METHODS", "SuquanClassifier", "SuquanRegressor", "standardize_start"]
+__all__ = ["SuquanClassifier", "SuquanRegressor"]
 
 METHODS = tuple(methods.METHODS)
 

@@ -20,6 +20,18 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, log_softmax, logit, softmax, xlog1py, xlogy
 
+__all__ = [
+    "Curvature",
+    "DiagonalCurvature",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Poisson",
+    "Softmax",
+    "SoftmaxCurvature",
+    "Squared",
+]
+
 Array = NDArray[Any]
 
 # Log-odds given to a class or a count that is absent: its loss is 1e-22, and the exponentials stay finite.
@@ -220,7 +232,7 @@ class Logistic(_OfClasses):
         return self, np.where(_codes(labels, classes) == 1, 1.0, -1.0), classes
 
     def value(self, y, u, s):
-        """Σ s [max(−y u, 0) + log(1 + exp(−|u|))]."""
+        """`Σ s [max(−y u, 0) + log(1 + exp(−|u|))]`."""
         return float(s @ (np.log1p(_exp_minus_abs(u)) + np.maximum(-y * u, 0.0)))
 
     def gradient(self, y, u, s):
@@ -229,7 +241,7 @@ class Logistic(_OfClasses):
             return -y * s / (1.0 + np.exp(np.multiply(y, u, dtype=np.float64)))
 
     def hessian(self, y, u, s):
-        """s e / (1 + e)² with e = exp(−|u|), on the diagonal."""
+        """`s e / (1 + e)²` with `e = exp(−|u|)`, on the diagonal."""
         e = _exp_minus_abs(u)
         return DiagonalCurvature(s * (e / (1.0 + e) ** 2))
 
@@ -396,7 +408,7 @@ class Squared(_OfValues):
 
 @dataclass(frozen=True)
 class Huber(Squared):
-    """(y − u)² where |y − u| ≤ delta, and 2 delta |y − u| − delta² beyond: residuals count as at most delta."""
+    """`(y − u)²` where `|y − u| ≤ delta`, and `2 delta |y − u| − delta²` beyond."""
 
     delta: float = 1.35
 
@@ -404,7 +416,7 @@ class Huber(Squared):
     is_quadratic = False
 
     def value(self, y, u, s):
-        """Σ s m (2 |r| − m) with r = y − u, m = min(|r|, delta)."""
+        """`Σ s m (2 |r| − m)` with `r = y − u`, `m = min(|r|, delta)`."""
         size = np.abs(y - u)
         clipped = np.minimum(size, self.delta)
         return float(s @ (clipped * (2.0 * size - clipped)))
@@ -418,7 +430,7 @@ class Huber(Squared):
         return DiagonalCurvature(2.0 * s * (np.abs(u - y) <= self.delta))
 
     def conjugate(self, y, a, s):
-        """That of the squared loss where |a| ≤ 2 s delta."""
+        """That of the squared loss where `|a| ≤ 2 s delta`."""
         if np.any(np.abs(_share(a, s)) > 2.0 * self.delta * (1.0 + _ROUNDING)):
             return np.inf
         return super().conjugate(y, a, s)

@@ -9,6 +9,8 @@ from typing import Any
 from suquan.ranking import check_choice
 from suquan.target_sets import TargetSet
 
+__all__ = ["METHODS", "Method"]
+
 
 @dataclass(frozen=True, eq=False)
 class Method:

@@ -2,9 +2,7 @@
 
 import base64
 import http.server
-import json
 import re
-import shutil
 import threading
 
 import numpy as np
@@ -12,26 +10,14 @@ import pytest
 from scipy.special import expit
 from sklearn.dummy import DummyClassifier
 
+from browser.chromium import DESKTOP, PHONES, contrast, open_page, requests, screenshot
 from suquan import SuquanClassifier, compare
 from suquan.report import write_report
 
-webdriver = pytest.importorskip("selenium.webdriver")
+pytest.importorskip("selenium")
 pytestmark = pytest.mark.browser
 
 EVIL = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-]
-PHONES = [(320, 568), (390, 844)]
-DESKTOP = (1200, 900)
 
 
 @pytest.fixture(scope="module")
@@ -67,56 +53,6 @@ def report(result, tmp_path_factory):
         settings={"seed": 0},
         command=["suquan", "compare", "table.csv", "--labels", "labels.csv", EVIL],
     )
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and chromedriver):
-        pytest.skip("needs chromium and chromedriver; make test-browser installs them")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(chromedriver))
-    yield driver
-    driver.quit()
-
-
-def open_page(driver, path, size=DESKTOP, scheme="light", media=""):
-    """Load a page with a window, a colour scheme and a medium; forget what was logged before."""
-    driver.get("about:blank")
-    for log in ("browser", "performance"):
-        driver.get_log(log)
-    width, height = size
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-    driver.get(path.as_uri())
-
-
-def requests(driver):
-    """Addresses that were asked for since the page was opened, but those of the browser's own pages."""
-    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    urls = [
-        message["params"]["request"]["url"]
-        for message in messages
-        if message["method"] == "Network.requestWillBeSent"
-    ]
-    return [url for url in urls if not url.startswith("chrome://")]
-
-
-def screenshot(driver, path):
-    height = driver.execute_script("return document.documentElement.scrollHeight")
-    width = driver.execute_script("return innerWidth")
-    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-    shot = {"captureBeyondViewport": True, "clip": clip}
-    path.write_bytes(
-        base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", shot)["data"])
-    )
-    return path
 
 
 @pytest.fixture
@@ -225,20 +161,6 @@ def colors(driver, names):
         ).strip()
         for name in names
     }
-
-
-def luminance(color):
-    """Of WCAG 2."""
-    red, green, blue = (int(part, 16) / 255 for part in re.findall("[0-9a-f]{2}", color))
-    parts = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)
-    ]
-    return float(np.dot([0.2126, 0.7152, 0.0722], parts))
-
-
-def contrast(first, second):
-    low, high = sorted([luminance(first), luminance(second)])
-    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize(("scheme", "media"), [("light", ""), ("dark", ""), ("dark", "print")])

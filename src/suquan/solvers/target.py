@@ -31,8 +31,6 @@ from suquan.solvers._target_record import Record, TargetFit, Vector
 from suquan.solvers._target_record import accelerated as _accelerated
 from suquan.target_sets import TargetSet, find_target_set
 
-__all__ = ["TargetFit", "TargetSet", "solve_target"]
-
 _HESSIAN_COST = 40  # K over the iterations that cost as much as a K×K Hessian
 
 

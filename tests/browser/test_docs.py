@@ -1,0 +1,177 @@
+"""The built documentation in a real browser: ``make test-browser`` builds it and runs this."""
+
+import functools
+import http.server
+import threading
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from browser.chromium import DESKTOP, PHONES, contrast, open_page, requests, screenshot
+
+pytest.importorskip("selenium")
+pytestmark = pytest.mark.browser
+
+HTML = Path(__file__).parents[2] / "docs" / "_build" / "html"
+PAGES = sorted(path.relative_to(HTML).as_posix() for path in HTML.rglob("*.html"))
+PAGES = [page for page in PAGES if not page.startswith(("_static", "_downloads", "_images"))]
+LOOKED_AT = [
+    "index.html",
+    "auto_examples/index.html",
+    "guide/verdict.html",
+    "api/generated/suquan.SuquanClassifier.html",
+]
+
+READ = """
+const all = s => [...document.querySelectorAll(s)];
+return {
+  title: document.title,
+  headings: all('h1').map(e => e.textContent),
+  unnamed: all('img').filter(e => !e.getAttribute('alt')).map(e => e.src),
+  broken: all('img').filter(e => e.complete && !e.naturalWidth).map(e => e.src),
+  links: all('a[href]').map(e => e.href),
+  names: all('[id], a[name]').map(e => e.id || e.name),
+  width: document.documentElement.scrollWidth,
+  wide: all('main *').filter(e => e.getBoundingClientRect().right > innerWidth + 1)
+    .slice(0, 3).map(e => e.outerHTML.slice(0, 120)),
+};
+"""
+
+COLOURS = """
+const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+function rgba(color) {
+  canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+}
+function ground(element) {
+  for (let e = element; e; e = e.parentElement) {
+    const color = rgba(getComputedStyle(e).backgroundColor);
+    if (color[3] == 255) return color.slice(0, 3);
+  }
+  return [255, 255, 255];
+}
+const texts = ['h1', 'h2', 'p', 'a', 'code', 'td', 'th', 'dt', '.highlight span'].map(s => 'main ' + s);
+return [...document.querySelectorAll([...texts, 'nav a'])]
+  .filter(e => e.checkVisibility() && [...e.childNodes].some(n => n.nodeType == 3 && n.textContent.trim()))
+  .slice(0, 300)
+  .map(e => [e.tagName + ' ' + e.className + ' ' + e.textContent.trim().slice(0, 20),
+             rgba(getComputedStyle(e).color).slice(0, 3), ground(e)]);
+"""
+
+
+@pytest.fixture(scope="module")
+def site():
+    """Address of a server of the built pages."""
+    if not PAGES:
+        pytest.skip("no pages in docs/_build/html; `make docs` builds them")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Handler, directory=HTML)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{httpd.server_port}/"
+        httpd.shutdown()
+
+
+def look(driver, site, page, **options):
+    """What a page holds, what it asked for, and what it complained about."""
+    open_page(driver, site + page, **options)
+    found = driver.execute_script(READ)
+    found["errors"] = [entry["message"] for entry in driver.get_log("browser")]
+    found["asked"] = requests(driver)
+    return found
+
+
+@pytest.fixture(scope="module")
+def read(driver, site):
+    """Every page, on a phone."""
+    return {page: look(driver, site, page, size=PHONES[1]) for page in PAGES}
+
+
+def faults(read, fault):
+    """Pages with a fault, and what it is."""
+    return {page: fault(found) for page, found in read.items() if fault(found)}
+
+
+def test_pages_load_without_errors_and_ask_nobody_else(read, site):
+    assert len(read) > 50
+    assert not faults(read, lambda found: found["errors"])
+    assert not faults(
+        read, lambda found: [url for url in found["asked"] if not url.startswith((site, "data:"))]
+    )
+
+
+def test_pages_have_one_heading_of_the_first_level(read):
+    assert not faults(
+        read, lambda found: len(found["headings"]) != 1 and (found["headings"] or "none")
+    )
+
+
+def test_pictures_are_there_and_say_what_they_show(read):
+    assert not faults(read, lambda found: found["unnamed"] + found["broken"])
+
+
+def test_pages_do_not_scroll_sideways_on_a_phone(read):
+    width = PHONES[1][0]
+    assert not faults(
+        read, lambda found: found["width"] > width and (found["width"], found["wide"])
+    )
+
+
+def test_links_lead_somewhere(read, site):
+    def dead(link):
+        if not link.startswith(site):
+            return not link.startswith(("http://", "https://", "mailto:"))
+        path, _, anchor = link.removeprefix(site).partition("#")
+        path = urllib.parse.unquote(path.partition("?")[0]) or "index.html"
+        if path not in read:
+            return not (HTML / path).is_file()
+        return bool(anchor) and urllib.parse.unquote(anchor) not in read[path]["names"]
+
+    assert sum(len(found["links"]) for found in read.values()) > 1000
+    assert not faults(read, lambda found: [link for link in found["links"] if dead(link)])
+
+
+def test_search_finds_a_word(driver, site, read):
+    open_page(driver, f"{site}search.html?q=isotonic")
+    results = "return [...document.querySelectorAll('#search-results li a')].map(e => e.href)"
+    for _ in range(100):
+        found = driver.execute_script(results)
+        if found:
+            break
+        driver.execute_async_script("setTimeout(arguments[0], 200)")
+    assert found
+    assert all(
+        link.removeprefix(site).partition("#")[0].partition("?")[0] in read for link in found
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("page", LOOKED_AT)
+def test_text_stands_out_from_its_ground(driver, site, page, scheme):
+    open_page(driver, site + page, scheme=scheme)
+    found = driver.execute_script(COLOURS)
+    assert len(found) > 20
+    assert {
+        f"{text} {color} {ground}" for text, color, ground in found if contrast(color, ground) < 4.5
+    } == set()
+    (background,) = {tuple(ground) for text, _, ground in found if text.startswith("H1")}
+    assert (max(background) < 128) == (scheme == "dark")
+
+
+@pytest.mark.parametrize("page", LOOKED_AT)
+def test_screenshots_are_taken(driver, site, page, tmp_path):
+    for name, size, scheme in [
+        ("light", DESKTOP, "light"),
+        ("dark", DESKTOP, "dark"),
+        ("phone", PHONES[1], "light"),
+        ("phone-dark", PHONES[1], "dark"),
+    ]:
+        look(driver, site, page, size=size, scheme=scheme)
+        path = screenshot(driver, tmp_path / f"{page.replace('/', '-')}-{name}.png")
+        assert path.stat().st_size > 20_000
+        print(path)
