@@ -57,6 +57,7 @@ chromium:
 
 docs: $(VENV)/.installed-docs ## Build the documentation in docs/_build/html, the gallery included
 	$(SAY) "documentation, warnings as errors"
+	@rm -rf docs/_build/html docs/api/generated # pages that are no more
 	@$(RUN) -m sphinx -q -W --keep-going -d docs/_build/doctrees docs docs/_build/html
 	@printf 'docs/_build/html/index.html\n'
 
@@ -90,7 +91,7 @@ build: $(VENV)/.installed-build ## Build wheel and sdist, and try the wheel in a
 
 clean: ## Remove what the other targets made, the environment included
 	rm -rf .venv .venv-* dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf docs/_build docs/api/generated docs/auto_examples docs/sg_execution_times.rst
+	rm -rf docs/_build docs/api/generated docs/auto_examples
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN):

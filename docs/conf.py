@@ -25,6 +25,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "index"
+smartquotes = False
+toc_object_entries_show_parents = "hide"
 exclude_patterns = ["_build", "auto_examples/**.ipynb", "auto_examples/**.py"]
 templates_path = ["_templates"]
 
@@ -53,6 +55,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": ExplicitOrder([*FIRST_EXAMPLES, "*"]),
     "download_all_examples": False,
     "show_memory": False,
+    "write_computation_times": False,  # a page that fetches scripts
     "show_signature": False,
     "abort_on_example_error": True,
 }

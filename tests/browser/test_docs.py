@@ -28,7 +28,8 @@ const all = s => [...document.querySelectorAll(s)];
 return {
   title: document.title,
   headings: all('h1').map(e => e.textContent),
-  unnamed: all('img').filter(e => !e.getAttribute('alt')).map(e => e.src),
+  // The title beside a thumbnail says what it is.
+  unnamed: all('img').filter(e => !e.alt && !e.closest('.sphx-glr-thumbcontainer')).map(e => e.src),
   broken: all('img').filter(e => e.complete && !e.naturalWidth).map(e => e.src),
   links: all('a[href]').map(e => e.href),
   names: all('[id], a[name]').map(e => e.id || e.name),
@@ -81,7 +82,11 @@ def look(driver, site, page, **options):
     """What a page holds, what it asked for, and what it complained about."""
     open_page(driver, site + page, **options)
     found = driver.execute_script(READ)
-    found["errors"] = [entry["message"] for entry in driver.get_log("browser")]
+    found["errors"] = [
+        entry["message"]
+        for entry in driver.get_log("browser")
+        if entry["level"] in ("SEVERE", "WARNING")
+    ]
     found["asked"] = requests(driver)
     return found
 
