@@ -359,6 +359,8 @@ def fit_multi(
                 growth *= _NEW_TARGET
             else:
                 past.forget()
+        if not state.objective <= (1.0 + _ROUNDING) * after.objective:  # a step not finished
+            state, H, loosest = after, after.H, max(0.01 * w_tol, _W_TOL[0])
         history.append(state.objective)
         gap, norms, vectors = _certificate(problem, state)
         n_rounds += 1
@@ -439,7 +441,8 @@ def _target_step(problem: MatrixProblem, state: _State) -> tuple[_State, int]:
     D = (problem.data.rows(state.W) @ problem.basis).reshape(-1, m * r)
     h, b, point, n_iter = SharedProblem(problem, D).solve(state.H.T.ravel(), state.b)
     loss = problem.loss.value(problem.y, point.u, problem.s)
-    return _balanced(problem, state.W, h.reshape(m, r).T, b, point.u, loss), n_iter
+    after = _balanced(problem, state.W, h.reshape(m, r).T, b, point.u, loss)
+    return (after if after.objective <= (1.0 + _ROUNDING) * state.objective else state), n_iter
 
 
 def _balanced(problem, W: Any, H: np.ndarray, b: np.ndarray, u: np.ndarray, loss: float) -> _State:
@@ -454,6 +457,8 @@ def _balanced(problem, W: Any, H: np.ndarray, b: np.ndarray, u: np.ndarray, loss
     sigma, V = np.maximum(sigma[kept], 1e-300), Vt[kept].T
     W = problem.data.times(W, H.T @ V / np.sqrt(sigma))
     objective = loss + problem.alpha * float(sigma.sum())
+    if not sigma[0] > 1e-300 and np.any(u != u[0]):
+        objective = np.inf  # the norm of W was lost to rounding
     return _State(W, V * np.sqrt(sigma), sigma, b, u, objective)
 
 

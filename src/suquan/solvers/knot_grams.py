@@ -9,17 +9,17 @@ The blocks are computed once for all samples; every fold is a part of them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from suquan._blocks import for_each_block
-from suquan._kernels.knot_grams import knot_gram_row, put_heads, put_tails
+from suquan._kernels.knot_grams import knot_gram_rows, put_heads, put_tails
 from suquan.objective import JointProblem
 from suquan.ranking import SampleOperator
 from suquan.solvers.linear import RidgeDesign
-from suquan.targets import read_at_grid
+from suquan.targets import knot_positions, read_at_grid
 
 # Long ties make a value read many knots, and the blocks of such samples slow to compute.
 _MAX_TAIL = 0.25
@@ -39,12 +39,14 @@ def knot_grams(
     n_samples = operator.n_samples
     blocks: np.ndarray = np.empty((n_samples, n_samples, n_knots, n_knots), dtype)
 
-    def fill(rows: slice) -> None:
-        for i in range(rows.start, rows.stop):
-            knot_gram_row(*entries, i, blocks[i])
-            blocks[:i, i] = blocks[i, :i].transpose(0, 2, 1)
+    def fill(pairs: slice) -> None:
+        for i in range(2 * pairs.start, min(2 * pairs.stop, n_samples), 2):
+            knot_gram_rows(*entries, i, min(2, n_samples - i), blocks)
+            for row in range(i, min(i + 2, n_samples)):
+                blocks[:row, row] = blocks[row, :row].transpose(0, 2, 1)
 
-    for_each_block(fill, (n_samples, n_samples * operator.n_features), n_jobs)
+    shape = (n_samples + 1) // 2, 2 * n_samples * operator.n_features
+    for_each_block(fill, shape, n_jobs)
     return blocks
 
 
@@ -107,18 +109,26 @@ class KnotProblem(JointProblem):
 
 
 def knot_entries(operator: SampleOperator, n_knots: int, dtype: Any) -> tuple | None:
-    """Sparse maps from the knots to every sample, as :func:`knot_gram_row` takes them.
+    """Sparse maps from the knots to every sample, as :func:`knot_gram_rows` takes them.
 
     None where ties make them long, on average over the values.
     """
     shape = (operator.n_samples, operator.n_features)
+    head: np.ndarray = np.zeros((*shape, 2), dtype)
+    if operator.is_complete and (operator.ties == "first" or not np.any(operator.has_ties)):
+        node, part, _ = knot_positions(shape[1], n_knots)  # every value reads one place
+        at = replace(operator, scale=None).apply(node + part)
+        node, scale = at.astype(np.uint16), 1.0 if operator.scale is None else operator.scale
+        at -= node
+        head[..., 0], head[..., 1] = (1.0 - at) * scale, at * scale
+        start, empty = np.zeros((shape[0], shape[1] + 1), np.int64), np.empty(0, np.uint16)
+        return node, head, start, empty.astype(np.int64), empty, empty.astype(dtype)
 
     def readings() -> Iterator[tuple[np.ndarray, int]]:
         for k, unit in enumerate(np.eye(n_knots)):
             yield operator.apply(read_at_grid(unit, shape[1]), dtype=dtype), k
 
     count, node = np.zeros(shape, np.uint16), np.zeros(shape, np.uint16)
-    head: np.ndarray = np.zeros((*shape, 2), dtype)
     for values, k in readings():
         put_heads(values, k, count, node, head)
     lengths = np.maximum(count, 2) - np.uint16(2)
