@@ -70,6 +70,7 @@ html_static_path = ["_static"]
 html_css_files = ["suquan.css"]
 html_sidebars = {"index": [], "which": []}
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # a first visit without it is warned about in the console
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 7,

@@ -75,10 +75,10 @@ PROTOCOLS = {
     # Penalties at the ends of these grids are not chosen; smoothness 0 is the smallest there is.
     "quick": Settings(
         inner_repeats=1,
-        paper_alphas=(0.01, 0.1, 1.0, 10.0),
+        paper_alphas=(0.01, 0.1, 1.0, 10.0, 100.0),
         paper_smoothnesses=(0.0, 0.0001, 0.001, 0.01),
         alphas=(0.01, 0.1, 1.0, 10.0),
-        smoothnesses=(0.0, 0.0001, 0.001, 0.01),
+        smoothnesses=(0.0, 0.0001, 0.001, 0.01, 0.1),
         n_knots=128,
         partitions=1,
     ),

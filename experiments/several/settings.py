@@ -117,8 +117,8 @@ PROTOCOLS = {
         seeds=5,
         outer_repeats=1,
         alphas=(0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
-        trace_alphas=(0.04, 0.08, 0.16, 0.32),
+        trace_alphas=(0.04, 0.08, 0.16, 0.32, 0.64),
         matrix_alphas=(0.04, 0.16, 0.64, 2.5, 10.0),
-        grey_alphas=(0.04, 0.08, 0.16, 0.32),
+        grey_alphas=(0.04, 0.08, 0.16, 0.32, 0.64),
     ),
 }
