@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from suquan.report import Figure as ReportFigure
 from suquan.report import draw
@@ -34,13 +35,11 @@ def label_ends(ax: Any, ends: Sequence[tuple[str, float, float, str]], gap: floa
     """
     low, high = ax.get_ylim()
     order = sorted(range(len(ends)), key=lambda k: ends[k][2])
-    heights = np.array([ends[k][2] for k in order], dtype=float)
-    step = gap * (high - low)
-    for k in range(1, len(heights)):
-        heights[k] = max(heights[k], heights[k - 1] + step)
-    heights -= max(heights[-1] - high, 0.0)
-    for k in range(len(heights) - 2, -1, -1):
-        heights[k] = min(heights[k], heights[k + 1] - step)
+    steps = gap * (high - low) * np.arange(len(ends))
+    # As near to their curves as labels that keep their distance can be.
+    heights = isotonic_regression([ends[k][2] for k in order] - steps).x + steps
+    heights = np.clip(heights, low + steps, high - steps[::-1])
+    line = {"arrowstyle": "-", "lw": 0.5, "alpha": 0.6, "relpos": (0, 0.5)}
     for k, height in zip(order, heights, strict=True):
         label, x, y, color = ends[k]
         ax.annotate(
@@ -51,7 +50,7 @@ def label_ends(ax: Any, ends: Sequence[tuple[str, float, float, str]], gap: floa
             color=color,
             fontsize="small",
             va="center",
-            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.5, "alpha": 0.6},
+            arrowprops=line | {"color": color},
         )
 
 

@@ -8,7 +8,8 @@ A comment before a table says where its cells come from; :func:`fill` writes the
 - ``rows``: its column of names, and the name of every row; without names, the first cell is the name.
 - ``columns``: names of columns of the file, each with a format of its own after a colon where it needs one
   (``p``: a p-value); or, with ``value``, a column of the file, a colon and its values.
-- ``where``: ``column:value``, rows of the file that count. ``format``: that of all numbers.
+- ``where``: ``column:value``, rows of the file that count; several conditions with " and " between them.
+- ``format``: that of all numbers.
 - ``best``: ``row``, the highest number of every row is bold.
 
 Rows of other tables link to the CSV files of their numbers; :func:`without_source` finds what they do not hold.
@@ -139,8 +140,8 @@ def _values(spec: dict[str, str], labels: list[str], results: Path) -> list[list
     """Cells of all rows but the first column."""
     rows = read_rows(results / spec["file"])
     if "where" in spec:
-        name, _, value = spec["where"].partition(":")
-        rows = where(rows, **{name: value})
+        pairs = (condition.partition(":") for condition in spec["where"].split(" and "))
+        rows = where(rows, **{name: value for name, _, value in pairs})
     key, _, names = spec["rows"].partition(":")
     wanted = names.split() or [label.strip("`*") for label in labels]
     cells = []

@@ -73,6 +73,11 @@ def tables(settings: Settings, parts: dict[str, Any]) -> dict[str, list[Row]]:
             auc=mean_of("auc"),
             fits=len,
         ),
+        "spav_grid": grouped(
+            [row for row in fits if row["method"].startswith("spav")],
+            ["method", "selection", "n", "smoothness"],
+            fits=len,
+        ),
         "rounds": grouped(
             rounds,
             ["method", "n", "rounds"],
