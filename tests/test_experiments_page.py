@@ -1,4 +1,4 @@
-"""Every number in the tables of ``docs/experiments.md``, and of the page on failures, is in a result file."""
+"""Every number of the pages with results is in a result file."""
 
 import importlib
 from pathlib import Path
@@ -11,31 +11,36 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"
 PAGE = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
 FAILURES = ROOT / "docs" / "guide" / "when_learning_does_not_help.md"
+PAGES = [
+    path
+    for path in sorted((ROOT / "docs").rglob("*.md"))
+    if "_build" not in path.parts and "<!-- table: " in path.read_text(encoding="utf-8")
+]
 page = importlib.import_module(f"{load_experiments().__name__}.page.tables")
 
 
-def test_tables_of_the_page_are_those_of_the_result_files():
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_numbers_of_pages_are_those_of_the_result_files(path):
     """If this fails after a new run: ``python -m experiments.page`` writes the tables anew."""
-    assert page.fill(PAGE, RESULTS) == PAGE
+    text = path.read_text(encoding="utf-8")
+    assert page.fill(text, RESULTS) == text
+    assert list(page.without_source(text, path.parent)) == []
+    assert list(page.prose_without_source(text, RESULTS)) == []
 
 
-def test_numbers_of_other_tables_are_in_the_files_that_their_rows_link_to():
-    assert list(page.without_source(PAGE, ROOT / "docs")) == []
-
-
-def test_numbers_of_the_prose_are_in_the_files_of_their_section():
-    assert list(page.prose_without_source(PAGE, RESULTS)) == []
+def test_pages_with_results_name_the_folders_of_their_numbers():
+    assert {path.name for path in PAGES} >= {
+        "another_platform.md",
+        "experiments.md",
+        "several_targets.md",
+        "survival.md",
+        "when_learning_does_not_help.md",
+    }
+    for path in PAGES:
+        assert "<!-- numbers: " in path.read_text(encoding="utf-8"), path
     for title in ("Simulated", "CIFAR-10", "Gene expression", "Better recipes"):
         section = PAGE.split(f"\n## {title}")[1].split("\n## ")[0]
         assert "<!-- numbers: " in section, title
-
-
-def test_numbers_of_the_guides_page_on_failures_are_those_of_the_result_files():
-    text = FAILURES.read_text(encoding="utf-8")
-    assert text.count("<!-- table: ") == 3
-    assert page.fill(text, RESULTS) == text
-    assert list(page.without_source(text, FAILURES.parent)) == []
-    assert list(page.prose_without_source(text, RESULTS)) == []
 
 
 def test_every_interval_of_the_tumours_holds_zero_as_the_guide_says():

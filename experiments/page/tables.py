@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..tables import Row, read_rows, where
+from ..tables import Row, read_rows
 
 _COMMENT = re.compile(r"<!-- table: (.*) -->")
 _NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")
@@ -140,8 +140,8 @@ def _values(spec: dict[str, str], labels: list[str], results: Path) -> list[list
     """Cells of all rows but the first column."""
     rows = read_rows(results / spec["file"])
     if "where" in spec:
-        pairs = (condition.partition(":") for condition in spec["where"].split(" and "))
-        rows = where(rows, **{name: value for name, _, value in pairs})
+        pairs = [condition.partition(":") for condition in spec["where"].split(" and ")]
+        rows = [row for row in rows if all(str(row[name]) == value for name, _, value in pairs)]
     key, _, names = spec["rows"].partition(":")
     wanted = names.split() or [label.strip("`*") for label in labels]
     cells = []

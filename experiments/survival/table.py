@@ -25,10 +25,18 @@ def tables(settings: Settings, parts: dict[str, Any]) -> dict[str, list[Row]]:
         made["scores"] = grouped(scores, ["dataset", "method"], concordance=mean_of("score"))
         made["verdicts"] = [_verdict(part) for part in sets]
         made["cut"] = [row for part in sets for row in _prices(part)]
+        made["means"] = [
+            {"mean of": name, "sets": len(rows), "difference": mean_of("difference")(rows)}
+            for name, rows in (
+                ("crossfit less best fixed", made["verdicts"]),
+                ("crossfit, times less cut", where(made["cut"], target="crossfit")),
+                ("uniform, times less cut", where(made["cut"], target="uniform")),
+            )
+        ]
     if draws:
         claims = [_claim(part) for part in draws]
         made["claims"] = grouped(
-            claims, ["truth", "n"],
+            claims, ["case", "truth", "n"],
             draws=len, helps=mean_of("helps"), hurts=mean_of("hurts"), difference=mean_of("difference"),
             raw=mean_of("raw"), uniform=mean_of("uniform"), best_fixed=mean_of("best_fixed"),
             crossfit=mean_of("crossfit"), crossfit_cut=mean_of("crossfit_cut"),
@@ -69,7 +77,8 @@ def _claim(part: dict[str, Any]) -> Row:
     """Whether one draw's verdict claims something, and the means."""
     names = ("raw", "uniform", "best_fixed", "crossfit", "crossfit_cut")
     return {
-        "truth": part["truth"], "n": part["n"], "helps": float(part["low"] > 0),
-        "hurts": float(part["high"] < 0), "difference": part["difference"],
+        "case": f"{part['truth']}-{part['n']}", "truth": part["truth"], "n": part["n"],
+        "helps": float(part["low"] > 0), "hurts": float(part["high"] < 0),
+        "difference": part["difference"],
         **{name: float(_scores(part, name).mean()) for name in names},
     }  # fmt: skip
