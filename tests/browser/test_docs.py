@@ -33,6 +33,8 @@ return {
   broken: all('img').filter(e => e.complete && !e.naturalWidth).map(e => e.src),
   links: all('a[href]').map(e => e.href),
   names: all('[id], a[name]').map(e => e.id || e.name),
+  cut: all('main :is(h1, h2, h3, p, dt)').filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth)
+    .map(e => e.textContent.slice(0, 60)),
   width: document.documentElement.scrollWidth,
   wide: all('main *').filter(e => e.getBoundingClientRect().right > innerWidth + 1)
     .slice(0, 3).map(e => e.outerHTML.slice(0, 120)),
@@ -125,6 +127,10 @@ def test_pages_do_not_scroll_sideways_on_a_phone(read):
     assert not faults(
         read, lambda found: found["width"] > width and (found["width"], found["wide"])
     )
+
+
+def test_no_words_are_cut_on_a_phone(read):
+    assert not faults(read, lambda found: found["cut"])
 
 
 def test_links_lead_somewhere(read, site):
