@@ -161,8 +161,8 @@ def done(data, tmp_path_factory):
 
 FILES = {
     "simulated": ["fits", "curves", "gaps", "rounds", "figure1", "rounds"],
-    "cifar10": ["scores", "summary", "wins", "choices", "ties_summary", "spav_summary",
-                "figure2a", "figure2b", "figure3"],
+    "cifar10": ["scores", "summary", "wins", "choices", "grid_ends", "ties_summary",
+                "spav_summary", "figure2a", "figure2b", "figure3"],
     "expression": ["folds", "table1", "table2", "table2_paper", "tests", "targets", "figure4"],
     "several": ["scores", "summary", "wins", "choices", "simulation_summary", "knots_summary",
                 "expression_tests", "verdicts"],
@@ -217,6 +217,23 @@ def test_cifar10_does_every_pair_with_every_method(done):
     assert len({(row["first"], row["second"]) for row in found}) == 3
     assert len(found) == 3 * 14
     assert all(0 <= float(row["score"]) <= 1 for row in found)
+
+
+def test_cifar10_counts_how_often_ends_of_grids_are_chosen(done):
+    ends = rows(done["cifar10"] / "grid_ends.csv")
+    chosen = {
+        (row["method"], row["penalty"], row["value"]): row["pairs"]
+        for row in rows(done["cifar10"] / "choices.csv")
+    }
+    for row in ends:
+        for end in ("lowest", "highest"):
+            count = chosen.get((row["method"], row["penalty"], row[end]), "0")
+            assert row[f"at_{end}"] == count, row
+    assert [row["method"] for row in ends if row["penalty"] == "smoothness"] == [
+        "spav",
+        "joint",
+        "crossfit",
+    ]
 
 
 def test_expression_has_rma_where_probes_are_given(done):

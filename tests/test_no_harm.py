@@ -35,6 +35,13 @@ def test_rules_take_what_beats_the_start_inside():
     assert found["stairs 0"] == 0.3
 
 
+def test_new_draws_are_added_to_the_kept_ones():
+    kept = [{"n": 1, "draw": d, "auc": 0.5} for d in (0, 1)]
+    new = [{"n": 1, "draw": d, "auc": 0.6} for d in (1, 2)]
+    found = table.added(kept, new, ("n", "draw"))
+    assert [(row["draw"], row["auc"]) for row in found] == [(0, 0.5), (1, 0.6), (2, 0.6)]
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_families_and_one_fit_are_scored():
     X, y = make_corrupted_classification(60, 20, corrupted="uniform", random_state=0)

@@ -53,10 +53,18 @@ def plot_boxes(ax: Any, scores: list[Row]) -> None:
     for line in boxes["medians"]:
         line.set_color("#222222")
     means = [float(np.mean(part)) for part in values]
-    ax.plot(range(1, len(names) + 1), means, "D", color="#222222", ms=4, label="mean")
+    ax.plot(range(1, len(names) + 1), means, "D", color="#222222", ms=4)
     ax.set_xticks(range(1, len(names) + 1), names, rotation=30, ha="right")
-    ax.set_ylabel("test AUC")
-    ax.legend(fontsize="small", loc="lower right")
+    ax.set_ylabel("test AUC (diamonds: means)")
+    for text, color, is_learned in (("not learned", GIVEN, False), ("learned", LEARNED, True)):
+        places = [
+            k for k, name in enumerate(names, 1) if (name not in (*FIXED, "raw")) == is_learned
+        ]
+        if places:
+            middle = float(np.mean(places))
+            ax.annotate(
+                text, (middle, 1.0), xycoords=("data", "axes fraction"), color=color, ha="center"
+            )
 
 
 def plot_scatter(ax: Any, scores: list[Row], learned: str = "bnd", given: str = "median") -> None:
@@ -78,7 +86,10 @@ def plot_spav(ax: Any, rows: list[Row]) -> None:
     ax.plot(shown, column(rows, "auc"), "o-", color=LEARNED)
     ax.set_xscale("log")
     ax.axvline(1.0, color="#9aa5b1", lw=1)
-    ax.set_xlabel("smoothness (leftmost: 0; line: where the paper's grid begins)")
+    ax.annotate(
+        " the paper's grid →", (1.0, 1.0), xycoords=("data", "axes fraction"), color="#5f6b77"
+    )
+    ax.set_xlabel("smoothness (leftmost: 0)")
     ax.set_ylabel("test AUC of spav")
 
 

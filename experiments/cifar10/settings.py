@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 FIXED = ("median", "uniform", "normal", "exponential", "cauchy")
 PAPER = ("raw", *FIXED, "svd", "f0", "bnd", "spav")
-METHODS = (*PAPER, "joint", "crossfit", "f0_rounds", "svd_f0_rounds")
+OURS = ("joint", "crossfit")
+SMOOTH = ("spav", *OURS)  # methods that use the smoothness
+METHODS = (*PAPER, *OURS, "f0_rounds", "svd_f0_rounds")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..tables import Row, column, distinct, grouped, mean_of, std_of, where
-from .settings import FIXED
+from .settings import FIXED, OURS, SMOOTH
 
 
 def tables(settings: Any, parts: dict[str, Any]) -> dict[str, list[Row]]:
@@ -18,6 +18,7 @@ def tables(settings: Any, parts: dict[str, Any]) -> dict[str, list[Row]]:
         "summary": summary(scores),
         "wins": wins(scores),
         "choices": choices(scores),
+        "grid_ends": grid_ends(settings, scores),
     }
     for kind, keys in (("ties", ["method", "ties"]), ("spav", ["smoothness"])):
         rows = _rows(parts, kind)
@@ -59,6 +60,30 @@ def choices(scores: list[Row]) -> list[Row]:
         for value in sorted(distinct(where(scores, method=method), penalty))
         if (part := where(scores, method=method, **{penalty: value}))
     ]
+
+
+def grid_ends(settings: Any, scores: list[Row]) -> list[Row]:
+    """On how many pairs each method chose the lowest and the highest value of its grid."""
+    rows = []
+    for method in distinct(scores, "method"):
+        ours = method in OURS
+        grids = {"alpha": settings.alphas if ours else settings.paper_alphas}
+        if method in SMOOTH:
+            grids["smoothness"] = settings.smoothnesses if ours else settings.paper_smoothnesses
+        for penalty, grid in grids.items():
+            chosen = column(where(scores, method=method), penalty)
+            rows.append(
+                {
+                    "method": method,
+                    "penalty": penalty,
+                    "lowest": min(grid),
+                    "at_lowest": int(np.sum(chosen == min(grid))),
+                    "highest": max(grid),
+                    "at_highest": int(np.sum(chosen == max(grid))),
+                    "pairs": len(chosen),
+                }
+            )
+    return rows
 
 
 def wins(scores: list[Row]) -> list[Row]:

@@ -1,6 +1,7 @@
 """All rules of choice, applied to what was kept: ``python -m experiments.no_harm.table --parts DIR --out DIR``.
 
-Comes in: the parts of ``run``. Goes out: ``scores.csv`` (one row per problem and rule), ``no_harm.csv`` (every
+Comes in: the parts of ``run``; with ``--add``, also what is in the folder of results already, for draws that
+are not among the parts. Goes out: ``scores.csv`` (one row per problem and rule), ``no_harm.csv`` (every
 rule against the start), ``verdict.csv`` (what the verdict of ``compare`` would say), and the tables of
 docs/design/no_harm.md in ``tables.md``.
 """
@@ -154,6 +155,12 @@ def _rows(part: dict[str, Any]) -> Iterator[Row]:
         }  # fmt: skip
 
 
+def added(kept: list[Row], new: list[Row], keys: tuple[str, ...]) -> list[Row]:
+    """The kept rows that are not there anew, and the new ones."""
+    there = {tuple(row[key] for key in keys) for row in new}
+    return [row for row in kept if tuple(row[key] for key in keys) not in there] + new
+
+
 def no_harm(rows: list[Row]) -> list[Row]:
     """Every rule against the start of the same kind: mean difference over the draws, with a t interval."""
     table = []
@@ -254,16 +261,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--add", action="store_true", help="to the results that are in --out")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     parts = [
         json.loads(path.read_text(encoding="utf-8"))
         for path in sorted((options.parts / "parts").glob("*.json"))
     ]
-    rows = scores(parts)
+    rows, told = scores(parts), verdicts(parts)
+    if options.add:
+        one = ("kind", "problem", "n", "draw")
+        rows = added(read_rows(options.out / "scores.csv"), rows, one)
+        told = added(read_rows(options.out / "verdict.csv"), told, ("target", "rule"))
     write_rows(options.out / "scores.csv", rows)
     write_rows(options.out / "no_harm.csv", no_harm(rows))
-    told = verdicts(parts)
     write_rows(options.out / "verdict.csv", told)
     kept = [read_rows(options.out / "no_harm.csv"), read_rows(options.out / "verdict.csv")]
     (options.out / "tables.md").write_text(tables(*kept), encoding="utf-8")

@@ -1,7 +1,8 @@
 """Numbers of the page that no experiment computes, each written to its file.
 
 ``python -m experiments.page.numbers --data DIR``: the two largest singular values of svd on the expression
-sets, the share of tied pixels in CIFAR-10, the better of two methods there, and a summary of the recipes.
+sets, the share of tied pixels in CIFAR-10, the better of two methods and the two protocols there, and a summary of
+the recipes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from suquan.datasets import load_cifar10
 
 from ..expression.data import load_dataset
 from ..expression.settings import Settings
-from ..tables import Row, column, mean_of, read_rows, where, write_rows
+from ..tables import Row, column, distinct, mean_of, read_rows, where, write_rows
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 KNOTS = 30
@@ -59,6 +60,30 @@ def better_of_two() -> list[Row]:
     return [{"methods": "joint, f0_rounds", "auc": float(np.mean(np.maximum(*pairs)))}]
 
 
+def two_protocols() -> list[Row]:
+    """Mean test scores of both protocols of CIFAR-10, over the pairs that the paper's was run on."""
+    paper, quick = (read_rows(RESULTS / f / "scores.csv") for f in ("cifar10_paper", "cifar10"))
+    rows = []
+    for method in distinct(paper, "method"):
+        theirs = where(paper, method=method)
+        ours = [
+            where(quick, method=method, first=row["first"], second=row["second"])[0]
+            for row in theirs
+        ]
+        change = column(theirs, "score") - column(ours, "score")
+        rows.append(
+            {
+                "method": method,
+                "pairs": len(change),
+                "quick": float(column(ours, "score").mean()),
+                "paper": float(column(theirs, "score").mean()),
+                "paper_minus_quick": float(change.mean()),
+                "largest_change": float(np.abs(change).max()),
+            }
+        )
+    return sorted(rows, key=lambda row: -row["paper"])
+
+
 def gain_of_default() -> list[Row]:
     """The default minus the median target, over all seven sets of the recipes."""
     rows = [read_rows(RESULTS / "recipes" / f"{name}.csv") for name in ("choose", "confirm")]
@@ -94,5 +119,6 @@ if __name__ == "__main__":
     write_rows(RESULTS / "recipes" / "summary.csv", recipes())
     write_rows(RESULTS / "recipes" / "gain.csv", gain_of_default())
     write_rows(RESULTS / "cifar10" / "better_of_two.csv", better_of_two())
+    write_rows(RESULTS / "cifar10_paper" / "protocols.csv", two_protocols())
     write_rows(RESULTS / "cifar10" / "tied_pixels.csv", tied_pixels(data))
     write_rows(RESULTS / "expression" / "singular_values.csv", singular_values(data))
