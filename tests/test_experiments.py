@@ -185,6 +185,7 @@ def test_an_experiment_ends_with_tables_figures_and_a_report(done, name):
 
 
 def test_simulated_compares_with_the_true_data(done):
+    assert (done["simulated"] / "gaps.svg").is_file()
     found = rows(done["simulated"] / "gaps.csv")
     assert all(float(row["gap_to_true"]) == 0 for row in found if row["method"] == "true")
     fits = rows(done["simulated"] / "fits.csv")

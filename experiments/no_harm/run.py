@@ -1,7 +1,7 @@
 """Fits of all families: ``python -m experiments.no_harm.run --out DIR [--data DIR] [--kinds KIND ...]``.
 
 Every part (one draw, one outer fold of a data set, one pair of pictures) is a JSON file in ``DIR/parts``; what
-is done is not done again.
+is done is not done again. With ``--new``, neither is what the stored results hold; ``table --add`` joins both.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from suquan.folds import make_splits, test_share
 
 from ..expression.data import load_dataset
 from ..stages import Task
+from ..tables import read_rows
 from .families import Families, Grid, fold_scores
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "no_harm"
 N_FEATURES, N_TEST = 500, 2000
 # Draws by the number of samples: of the normal target, and of each unlisted one.
-DRAWS = {100: (40, 40), 200: (40, 10), 500: (40, 8), 1000: (10, 5), 2000: (10, 5)}
+DRAWS = {100: (40, 40), 200: (40, 40), 500: (40, 40), 1000: (10, 10), 2000: (10, 10)}
 SETS = (
     "breast_vdx150", "breast_veer78", "breast_nki295", "dlbcl_chop414",
     "breast_sotiriou99", "breast_gse3143", "breast_biospear614",
 )  # fmt: skip
 PAIRS = ((0, 7), (3, 5), (1, 9), (0, 8), (2, 4), (0, 1), (2, 6), (4, 7), (5, 8), (6, 9))
-PICTURES = {300: 10, 1000: 10, 10_000: 1}  # pairs by the number of training pictures
+PICTURES = {300: 10, 1000: 10, 10_000: 10}  # pairs by the number of training pictures
 N_VERDICTS = 3  # of each true target
 VARIANTS = {
     "knots_10": (Grid(n_knots=10), ""),
@@ -96,6 +97,15 @@ _LISTS = {
     "cifar10": _pictures,
     "verdict": _verdicts,
 }
+
+
+def label(arguments: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Problem, number of samples and draw of a part, as the tables name them."""
+    if arguments["kind"] == "expression":
+        return "expression", 0, arguments["set"]
+    if arguments["kind"] == "cifar10":
+        return "cifar10", arguments["n"], "-".join(map(str, arguments["pair"]))
+    return arguments["target"], arguments["n"], arguments["seed"]
 
 
 def run(arguments: dict[str, Any], data: Path | None) -> dict[str, Any]:
@@ -223,12 +233,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--kinds", nargs="*", choices=list(_LISTS), default=list(_LISTS))
     parser.add_argument("--largest", type=int, default=10_000, help="leave out larger n")
+    parser.add_argument("--new", action="store_true", help="leave out what the stored results hold")
     options = parser.parse_args()
     folder = options.out / "parts"
     folder.mkdir(parents=True, exist_ok=True)
+    stored = read_rows(RESULTS / "scores.csv") if options.new else []
+    kept = {(row["kind"], row["problem"], row["n"], row["draw"]) for row in stored}
     for task in tasks(options.kinds):
         path = folder / f"{task.name}.json"
         if path.is_file() or task.arguments.get("n", 0) > options.largest:
+            continue
+        if (task.arguments["kind"], *label(task.arguments)) in kept:
             continue
         start = time.perf_counter()
         with warnings.catch_warnings(), threadpool_limits(1):

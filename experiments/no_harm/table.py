@@ -24,6 +24,7 @@ from suquan.statistics import corrected_difference
 
 from ..tables import Row, column, distinct, read_rows, where, write_rows
 from .families import WEIGHTS
+from .run import label
 
 # Parts of a standard error by which a target must beat the start.
 PRICES = (0.0, 0.5, 1.0)
@@ -143,14 +144,8 @@ def _rows(part: dict[str, Any]) -> Iterator[Row]:
         found = rules(part)
         if "default" in part:
             found |= one_fit(part["default"])
-    told = {
-        "simulated": (part.get("target"), part.get("n"), part.get("seed")),
-        "variants": (part.get("target"), part.get("n"), part.get("seed")),
-        "expression": ("expression", 0, part.get("set")),
-        "cifar10": ("cifar10", part.get("n"), "-".join(map(str, part.get("pair", ())))),
-    }[kind]
     for rule, score in found.items():
-        yield dict(zip(("problem", "n", "draw"), told, strict=True)) | {
+        yield dict(zip(("problem", "n", "draw"), label(part), strict=True)) | {
             "kind": kind, "rule": rule, "auc": score,
         }  # fmt: skip
 

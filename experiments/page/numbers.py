@@ -1,8 +1,8 @@
 """Numbers of the page that no experiment computes, each written to its file.
 
 ``python -m experiments.page.numbers --data DIR``: the two largest singular values of svd on the expression
-sets, the share of tied pixels in CIFAR-10, the better of two methods and the two protocols there, and a summary of
-the recipes.
+sets, the share of tied pixels in CIFAR-10, the better of two methods and the two protocols there, and a
+summary of the recipes.
 """
 
 from __future__ import annotations

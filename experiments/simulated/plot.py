@@ -24,36 +24,51 @@ STYLES = {
 
 
 def figures(settings: Settings, folder: Path) -> list[tuple[str, Any]]:
-    """The paper's two panels, and the curves over rounds."""
+    """The paper's two panels, the gaps between the upper curves, and the curves over rounds."""
     curves, rounds = read_rows(folder / "curves.csv"), read_rows(folder / "rounds.csv")
     figure, axes = new_figure(1, 2, width=6.0)
     plot_curves(axes[0], curves, "auc")
     plot_curves(axes[1], curves, "distance")
+    gaps, axes = new_figure(1, 1, width=7.5, height=4.0)
+    plot_gaps(axes[0], read_rows(folder / "gaps.csv"))
     sizes = distinct(rounds, "n")
     over_rounds, panels = new_figure(1, len(sizes), width=6.0)
     for ax, n in zip(panels, sizes, strict=True):
         plot_rounds(ax, where(rounds, n=n))
         ax.set_title(f"{n} training samples", fontsize="medium")
-    return [("figure1", figure), ("rounds", over_rounds)]
+    return [("figure1", figure), ("gaps", gaps), ("rounds", over_rounds)]
 
 
 def plot_curves(ax: Any, curves: list[Row], value: str) -> None:
     """Mean test AUC, or mean distance to the true target, against n; bars are standard errors over draws."""
+    away = ("true",) if value == "distance" else ()
+    _plot_against_n(ax, curves, value, f"{value}_error", away)
+    ax.set_ylabel("test AUC" if value == "auc" else "distance to the true target")
+
+
+def plot_gaps(ax: Any, gaps: list[Row]) -> None:
+    """Test AUC below that of the true data, draw by draw; without the two methods that are far below."""
+    rows = where(gaps, corruption="mean")
+    _plot_against_n(ax, rows, "gap_to_true", "gap_error", ("true", "corrupted", "bnd"))
+    ax.axhline(0.0, color="#222222", lw=1)
+    ax.set_ylabel("test AUC minus that on the true data")
+
+
+def _plot_against_n(ax: Any, rows: list[Row], value: str, error: str, away: Any) -> None:
+    """Curves of all methods but some, with error bars and their names at their ends."""
     ends = []
     for (method, selection), (label, color, line) in STYLES.items():
-        rows = where(curves, method=method, selection=selection)
-        rows = sorted(rows, key=lambda row: row["n"])
-        if rows and not (value == "distance" and method == "true"):
-            x, y = column(rows, "n"), column(rows, value)
-            errors = column(rows, f"{value}_error")
+        own = where(rows, method=method, selection=selection)
+        own = sorted(own, key=lambda row: row["n"])
+        if own and method not in away:
+            x, y, errors = (column(own, key) for key in ("n", value, error))
             ax.errorbar(x, y, errors, fmt=line, color=color, marker="o", ms=3, capsize=2, lw=1.2)
             ends.append((label, x[-1], y[-1], color))
     ax.set_xscale("log")
-    sizes = sorted(distinct(curves, "n"))
+    sizes = sorted(distinct(rows, "n"))
     ax.set_xticks(sizes, [str(n) for n in sizes])
     ax.minorticks_off()
     ax.set_xlabel("training samples")
-    ax.set_ylabel("test AUC" if value == "auc" else "distance to the true target")
     label_ends(ax, ends)
 
 

@@ -8,7 +8,7 @@ from suquan.report import Section, Table
 
 from ..figures import for_report
 from ..tables import Row, distinct, grouped, mean_of, read_rows, where, yes_or_no
-from .plot import STYLES, plot_curves, plot_rounds
+from .plot import STYLES, plot_curves, plot_gaps, plot_rounds
 from .settings import Settings
 
 # Bound on the default method's distance from logistic regression on the true data.
@@ -35,6 +35,12 @@ def sections(settings: Settings, folder: Path) -> list[Section]:
                     "Euclidean distance of the standardised targets to the true one: "
                     + _spoken(curves, "distance"),
                     "The corrupted target, and the learned ones.",
+                ),
+                for_report(
+                    lambda ax: plot_gaps(ax, gaps),
+                    "Test AUC of each method minus that of logistic regression on the true data: "
+                    + _spoken(where(gaps, corruption="mean"), "gap_to_true"),
+                    "The upper curves, draw by draw below the true data.",
                 ),
             ],
             tables=[_curve_table(curves, "auc"), _curve_table(curves, "distance")],
