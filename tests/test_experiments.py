@@ -1,6 +1,7 @@
 """The paper's experiments on tiny settings, through the command line."""
 
 import csv
+import dataclasses
 import importlib
 import json
 import shutil
@@ -235,6 +236,24 @@ def test_cifar10_counts_how_often_ends_of_grids_are_chosen(done):
         "joint",
         "crossfit",
     ]
+
+
+def test_cifar10_chooses_again_where_the_upper_end_of_a_grid_was_chosen(data):
+    cifar10 = importlib.import_module(f"{load_experiments().__name__}.cifar10")
+    wider = importlib.import_module(f"{cifar10.__name__}.wider")
+    tiny = {key: tuple(v) if isinstance(v, list) else v for key, v in TINY["cifar10"].items()}
+    settings = dataclasses.replace(wider.PROTOCOLS["quick"], **tiny)
+    pair = {"first": "airplane", "second": "automobile", "score": 0.5}
+    joint = pair | {"method": "joint", "alpha": 0.1, "smoothness": max(settings.smoothnesses)}
+    spav = pair | {"method": "spav", "alpha": 1.0, "smoothness": 0.0}
+    inside = pair | {"method": "svd", "alpha": 0.1, "smoothness": 0.0}
+    grids = wider.wider_grids(settings, joint)
+    assert list(grids) == ["smoothnesses"]
+    assert grids["smoothnesses"][-3:] == pytest.approx([0.1, 1.0, 10.0])
+    assert wider.wider_grids(settings, spav) == {"paper_alphas": (0.1, 1.0, 10.0, 100.0)}
+    found = wider.once_more(settings, data, [joint, spav, inside])
+    assert [row["method"] for row in found] == ["joint", "spav"]
+    assert all(row["change"] == row["wider_score"] - 0.5 for row in found)
 
 
 def test_expression_has_rma_where_probes_are_given(done):

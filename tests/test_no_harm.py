@@ -35,6 +35,14 @@ def test_rules_take_what_beats_the_start_inside():
     assert found["stairs 0"] == 0.3
 
 
+def test_every_draw_of_the_study_is_stored():
+    stored = read_rows(RESULTS / "scores.csv")
+    kept = {(row["kind"], row["problem"], row["n"], row["draw"]) for row in stored}
+    kinds = ["simulated", "variants", "expression", "cifar10"]
+    listed = {(task.arguments["kind"], *run.label(task.arguments)) for task in run.tasks(kinds)}
+    assert kept == listed
+
+
 def test_new_draws_are_added_to_the_kept_ones():
     kept = [{"n": 1, "draw": d, "auc": 0.5} for d in (0, 1)]
     new = [{"n": 1, "draw": d, "auc": 0.6} for d in (1, 2)]

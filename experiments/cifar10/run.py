@@ -105,7 +105,7 @@ def _scores(settings: Settings, problem: tuple, methods: Any, **options: Any) ->
     return [row for row in rows if row["method"] != "best_fixed"]
 
 
-def _pair(settings: Settings, problem: tuple) -> list[Row]:
+def pair_scores(settings: Settings, problem: tuple) -> list[Row]:
     """All methods: the paper's from the median, ours from their own start."""
     paper = {"alphas": settings.paper_alphas, "smoothnesses": settings.paper_smoothnesses}
     ours = {"alphas": settings.alphas, "smoothnesses": settings.smoothnesses}
@@ -168,7 +168,7 @@ def _spav(settings: Settings, problem: tuple) -> list[Row]:
 
 
 _STUDIES = {
-    "pair": _pair,
+    "pair": pair_scores,
     "rounds": _rounds,
     "svdrounds": _svd_rounds,
     "ties": _ties,
