@@ -85,7 +85,7 @@ def plot_spav(ax: Any, rows: list[Row]) -> None:
     shown = np.where(x == 0, np.min(x[x > 0]) / 10 if np.any(x > 0) else 1.0, x)
     ax.plot(shown, column(rows, "auc"), "o-", color=LEARNED)
     ax.set_xscale("log")
-    ax.set_xticks(shown, [f"{value:g}" for value in x])
+    ax.set_xticks(shown, [f"{value:g}" for value in x], fontsize="small")
     ax.minorticks_off()
     ax.axvline(1.0, color="#9aa5b1", lw=1)
     ax.annotate(
