@@ -26,7 +26,7 @@ STYLES = {
 def figures(settings: Settings, folder: Path) -> list[tuple[str, Any]]:
     """The paper's two panels, the gaps between the upper curves, and the curves over rounds."""
     curves, rounds = read_rows(folder / "curves.csv"), read_rows(folder / "rounds.csv")
-    figure, axes = new_figure(1, 2, width=6.0)
+    figure, axes = new_figure(2, 1, width=7.5, height=4.0)
     plot_curves(axes[0], curves, "auc")
     plot_curves(axes[1], curves, "distance")
     gaps, axes = new_figure(1, 1, width=7.5, height=4.0)
