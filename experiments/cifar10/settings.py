@@ -7,8 +7,16 @@ from dataclasses import dataclass
 FIXED = ("median", "uniform", "normal", "exponential", "cauchy")
 PAPER = ("raw", *FIXED, "svd", "f0", "bnd", "spav")
 OURS = ("joint", "crossfit")
-SMOOTH = ("spav", *OURS)  # methods that use the smoothness
 METHODS = (*PAPER, *OURS, "f0_rounds", "svd_f0_rounds")
+
+
+def grid_names(method: str) -> dict[str, str]:
+    """The settings that hold a method's grids, by penalty."""
+    prefix = "" if method in OURS else "paper_"
+    names = {"alpha": f"{prefix}alphas"}
+    if method in ("spav", *OURS):
+        names["smoothness"] = f"{prefix}smoothnesses"
+    return names
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..tables import Row, column, distinct, grouped, mean_of, std_of, where
-from .settings import FIXED, OURS, SMOOTH
+from .settings import FIXED, grid_names
 
 
 def tables(settings: Any, parts: dict[str, Any]) -> dict[str, list[Row]]:
@@ -66,11 +66,8 @@ def grid_ends(settings: Any, scores: list[Row]) -> list[Row]:
     """On how many pairs each method chose the lowest and the highest value of its grid."""
     rows = []
     for method in distinct(scores, "method"):
-        ours = method in OURS
-        grids = {"alpha": settings.alphas if ours else settings.paper_alphas}
-        if method in SMOOTH:
-            grids["smoothness"] = settings.smoothnesses if ours else settings.paper_smoothnesses
-        for penalty, grid in grids.items():
+        for penalty, name in grid_names(method).items():
+            grid = getattr(settings, name)
             chosen = column(where(scores, method=method), penalty)
             rows.append(
                 {

@@ -17,18 +17,15 @@ from threadpoolctl import threadpool_limits
 
 from ..tables import Row, read_rows, write_rows
 from .run import load_pair, load_pictures, pair_scores
-from .settings import OURS, PROTOCOLS, SMOOTH, Settings
+from .settings import PROTOCOLS, Settings, grid_names
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "cifar10"
 
 
 def wider_grids(settings: Settings, row: Row) -> dict[str, tuple[float, ...]]:
     """Settings with grids whose highest value the row has chosen, each with two more values."""
-    prefix = "" if row["method"] in OURS else "paper_"
-    penalties = ("alpha", "smoothness") if row["method"] in SMOOTH else ("alpha",)
     found = {}
-    for penalty in penalties:
-        name = f"{prefix}{penalty}{'es' if penalty == 'smoothness' else 's'}"
+    for penalty, name in grid_names(row["method"]).items():
         grid = getattr(settings, name)
         if row[penalty] == max(grid):
             found[name] = (*grid, 10.0 * max(grid), 100.0 * max(grid))

@@ -41,26 +41,28 @@ def figures(settings: Settings, folder: Path) -> list[tuple[str, Any]]:
 
 def plot_curves(ax: Any, curves: list[Row], value: str) -> None:
     """Mean test AUC, or mean distance to the true target, against n; bars are standard errors over draws."""
-    away = ("true",) if value == "distance" else ()
-    _plot_against_n(ax, curves, value, f"{value}_error", away)
+    left_out = ("true",) if value == "distance" else ()
+    _plot_against_n(ax, curves, value, f"{value}_error", left_out)
     ax.set_ylabel("test AUC" if value == "auc" else "distance to the true target")
 
 
 def plot_gaps(ax: Any, gaps: list[Row]) -> None:
-    """Test AUC below that of the true data, draw by draw; without the two methods that are far below."""
+    """Test AUC below that of the true data, without itself and the two methods far below."""
     rows = where(gaps, corruption="mean")
     _plot_against_n(ax, rows, "gap_to_true", "gap_error", ("true", "corrupted", "bnd"))
     ax.axhline(0.0, color="#222222", lw=1)
     ax.set_ylabel("test AUC minus that on the true data")
 
 
-def _plot_against_n(ax: Any, rows: list[Row], value: str, error: str, away: Any) -> None:
-    """Curves of all methods but some, with error bars and their names at their ends."""
+def _plot_against_n(
+    ax: Any, rows: list[Row], value: str, error: str, left_out: tuple[str, ...]
+) -> None:
+    """Curves of all methods but those left out, with error bars and their names at their ends."""
     ends = []
     for (method, selection), (label, color, line) in STYLES.items():
         own = where(rows, method=method, selection=selection)
         own = sorted(own, key=lambda row: row["n"])
-        if own and method not in away:
+        if own and method not in left_out:
             x, y, errors = (column(own, key) for key in ("n", value, error))
             ax.errorbar(x, y, errors, fmt=line, color=color, marker="o", ms=3, capsize=2, lw=1.2)
             ends.append((label, x[-1], y[-1], color))
