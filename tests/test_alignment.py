@@ -145,7 +145,7 @@ def test_too_much_lost_weight_is_refused(data, model):
         align_features(model, X.drop(columns=heaviest))
     with pytest.warns(UserWarning, match="weight"):
         align_features(model, X.drop(columns=heaviest), max_lost=1.0)
-    with pytest.raises(ValueError, match=r"none of the model's 30 features .*'gene0'.*\['other'\]"):
+    with pytest.raises(ValueError, match=r"none of the model's 30 features .*'gene0'.*'other'"):
         align_features(model, X[[]].assign(other=1.0), max_lost=1.0)
 
 

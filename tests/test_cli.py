@@ -26,6 +26,7 @@ from suquan.cli._interrupts import safe_interrupts
 from suquan.cli._options import Compare, Folds, Options, parse_cv
 from suquan.cli._output import Output, jsonable, safe
 from suquan.io import Table, read_table, write_table
+from suquan.persistence import read_model
 
 HEAVY = ["numpy", "scipy", "sklearn", "numba", "pandas", "pyarrow", "matplotlib", "joblib"]
 # Small grids, one process: what is tested is the way there and back.
@@ -236,7 +237,8 @@ def test_the_command_of_options_gives_the_same_options(monkeypatch):
     given = Compare(
         **{"table": Path("a table.csv"), "out": Path("out"), "time": "t", "event": "e"},
         **{"horizon": 2.5, "ignore": ["age", "a b"], "cv": Folds(2, 7), "workers": 3},
-        **{"ties": "first", "samples": "columns", "seed": 4, "n_knots": 9},
+        **{"ties": "first", "samples": "columns", "seed": 4, "n_knots": 9, "event_value": "x"},
+        **{"negative_rest": True, "na": ["?", "a b"]},
     )
     words = given.command()
     assert words[:3] == ["suquan", "compare", "a table.csv"]
@@ -616,9 +618,9 @@ def test_numbers_as_labels_are_classes(data, tmp_path):
         (["--label", "relapse", "--cv", "50x1"], "fewer than the 50 folds"),
         (["--label", "relapse", "--sample-column", "id"], "no column 'id'"),
         (["--label", "relapse", "-o", "nowhere/m.suquan"], "no folder"),
-        (["--label", "relapse", "--n-knots", "99"], "n_knots"),
+        (["--label", "relapse", "--n-knots", "99"], "--n-knots must be an integer"),
         (["--label", "relapse", "--n-targets", "3"], "--n-targets is for the method multi"),
-        (["--label", "relapse", "--method", "multi", "--n-targets", "99"], "n_knots − 1 = 11"),
+        (["--label", "relapse", "--method", "multi", "--n-targets", "99"], "--n-knots − 1 = 11"),
         (
             ["--label", "relapse", "--method", "matrix", "--workers", "2"],
             "matrix holds its samples",
@@ -630,6 +632,171 @@ def test_fit_explains_mistakes(data, tmp_path, change, match, monkeypatch):
     arguments = ["-o", tmp_path / "m.suquan", *change]
     assert match in fail("fit", data / "table.csv", "--labels", data / "labels.csv", *arguments)
     assert not list(tmp_path.iterdir())
+
+
+def test_values_that_are_no_second_class_are_not_controls(data, tmp_path):
+    """Spellings of a value are one, marks of missing labels are left out, further values are asked for."""
+    labels = pd.read_csv(data / "labels.csv", index_col=0)
+    relapse = labels["relapse"].copy()
+    model, start = tmp_path / "m.suquan", ["fit", data / "table.csv", *QUICK, "--method", "fixed"]
+    start += ["-o", model, "--labels", tmp_path / "l.csv", "--label", "RELAPSE "]
+    expected = labels.assign(relapse=relapse.where(~labels.index.isin(labels.index[5:9])))
+    expected.to_csv(tmp_path / "l.csv")
+    succeed(*start, "--positive", "yes")
+    coef = suquan.load_model(model).coef_
+    messy = relapse.str.capitalize()
+    messy.iloc[5:9] = ["N/A", "unknown", "-", " n/a "]
+    messy.iloc[10:20] = messy.iloc[10:20].str.upper() + " "
+    labels.assign(relapse=messy).to_csv(tmp_path / "l.csv")
+    told = " ".join(succeed(*start, "--positive", "YES").stdout.split())
+    assert "55 of 60 samples have a label in 'relapse'; 5 with a missing label (' n/a '" in told
+    assert "'NO ' counted as 'No'" in told
+    assert "'YES ' counted as 'Yes'" in told
+    assert "a high score speaks for Yes" in told
+    assert_array_equal(suquan.load_model(model).coef_, coef)
+    messy.iloc[5:9] = ["lost", "lost", "moved", "moved"]
+    labels.assign(relapse=messy).to_csv(tmp_path / "l.csv")
+    message = fail(*start, "--positive", "Yes")
+    counts = messy.str.strip().str.lower().value_counts()
+    assert (
+        f"holds 4 values: 'No' ({counts['no']}), 'Yes' ({counts['yes']}), 'lost' (2), 'moved' (2)"
+        in (
+            message.replace(f"'Yes' ({counts['yes']}), 'No' ({counts['no']})", "")
+            if counts["yes"] > counts["no"]
+            else message
+        )
+    )
+    assert (
+        "give --negative VALUE for each that stands against 'Yes', or --negative-rest for"
+        in message
+    )
+    for more in (["--negative", "no"], ["--na", "lost", "--na", "MOVED"]):
+        succeed(*start, "--positive", "Yes", *more)
+        assert_array_equal(suquan.load_model(model).coef_, coef)
+    told = succeed(*start, "--positive", "Yes", "--negative-rest").stdout
+    assert f"classes not Yes: {counts['no'] + 4}, Yes: " in told
+    assert not np.array_equal(suquan.load_model(model).coef_, coef)
+    for wrong in (["--negative", "no"], ["--positive", "Yes", "--event-value", "1"]):
+        fail(*start, *wrong, code=2)
+
+
+def test_several_classes_follow_the_same_rules(data, tmp_path):
+    labels = pd.read_csv(data / "labels.csv", index_col=0)
+    stage = "stage " + labels["stage"]
+    stage.iloc[:20] = stage.iloc[:20].str.upper()
+    stage.iloc[20:23] = ["Unknown", "not available", "?"]
+    labels.assign(stage=stage).to_csv(tmp_path / "l.csv")
+    arguments = [data / "table.csv", "--labels", tmp_path / "l.csv", "--label", "stage", *QUICK]
+    told = json.loads(succeed("fit", *arguments, "-o", tmp_path / "m", "--json").stdout)
+    assert told["class_names"] == ["stage I", "stage II", "stage III"]
+    assert told["n_samples"] == 57
+
+
+def test_a_model_with_other_classes_finds_its_training_labels_again(data, model, tmp_path):
+    frame = pd.read_csv(data / "table.csv")
+    frame.drop(columns="GENE1").iloc[:1].to_csv(tmp_path / "one.csv", index=False)
+    labels = ["--labels", data / "labels.csv"]
+    start = ["fit", data / "table.csv", *labels, "--label", "stage", "--positive", "II", *QUICK]
+    for rule in (["--negative-rest"], ["--negative", "i"]):
+        succeed(*start, *rule, "--method", "fixed", "-o", tmp_path / "m.suquan")
+        one = ["predict", tmp_path / "m.suquan", tmp_path / "one.csv", "--max-lost", "1", "--json"]
+        told = json.loads(succeed(*one, "--training", data / "table.csv", *labels).stdout)
+        assert told["training"]["scoring"] == "roc_auc"
+    # A file of an older version does not tell what becomes of other values: they are negative.
+    old = read_model(tmp_path / "m.suquan")
+    known = {"label": "stage", "positive": "II", "task": "classification"}
+    suquan.save_model(old.estimator, tmp_path / "old.suquan", summary={"label_options": known})
+    one[1] = tmp_path / "old.suquan"
+    told = json.loads(succeed(*one, "--training", data / "table.csv", *labels).stdout)
+    assert told["training"]["scoring"] == "roc_auc"
+
+
+def test_names_that_do_not_match_are_shown_with_a_hint(data, tmp_path):
+    labels = pd.read_csv(data / "labels.csv")
+    start = ["fit", data / "table.csv", "--labels", tmp_path / "l.csv", "--label", "relapse"]
+    start += [*QUICK, "--method", "fixed", "-o", tmp_path / "m.suquan"]
+    labels.assign(sample=labels["sample"].str.replace(" ", ".").str.upper()).to_csv(
+        tmp_path / "l.csv", index=False
+    )
+    message = fail(*start)
+    assert "none of the 60 wanted samples ('PATIENT.0', 'PATIENT.1', 'PATIENT.10' and 57" in message
+    assert (
+        "a row ('patient 0', 'patient 1', 'patient 2' and 57 more) or a column ('GENE0'," in message
+    )
+    assert (
+        "but for case, blanks, dots and dashes: 60, such as 'PATIENT.0' and 'patient 0'" in message
+    )
+    assert "0 of the table's 60 samples have a row" in fail(*start, "--samples", "rows")
+    labels.iloc[:29].to_csv(tmp_path / "l.csv", index=False)
+    message = fail(*start)
+    assert "29 of the table's 60 samples have a row; without one are 'patient " in message
+    assert "give --allow-unmatched to use these samples alone" in message
+    told = json.loads(succeed(*start, "--allow-unmatched", "--json").stdout)
+    assert told["n_samples"] == labels.iloc[:29]["relapse"].notna().sum()
+    assert "29 of the table's 60" in fail(*start[:5], "marker", *start[6:], "--task", "regression")
+
+
+def test_genes_that_do_not_match_are_named_and_samples_in_columns(data, model, tmp_path):
+    frame = pd.read_csv(data / "table.csv", index_col=0)
+    frame.columns = [f"HS_{name}" for name in frame.columns]
+    for name, heading, other in (
+        ("t.csv", "id", "'patient 0' in its rows"),
+        ("s.csv", "sample", ""),
+    ):
+        frame.to_csv(tmp_path / name, index_label=heading)
+        message = fail("predict", model, tmp_path / name)
+        assert "none of the model's 12 features is in the table; the model has 'GENE" in message
+        assert other in message
+        assert "'HS_GENE0'" in message
+    panel = pd.DataFrame(np.random.default_rng(0).normal(size=(8, 96)))
+    panel.index = [f"gene {j}" for j in range(8)]
+    panel.to_csv(tmp_path / "panel.csv", index_label="id")
+    message = fail("normalize", tmp_path / "panel.csv", "-o", tmp_path / "out.csv")
+    assert "give --samples rows for 8 samples" in message
+    assert "or --samples columns for 96 samples of 8 features" in message
+
+
+def test_messages_name_options_and_not_parameters(data, model, tmp_path):
+    frame = pd.read_csv(data / "table.csv", index_col=0)
+    out = ["-o", tmp_path / "o.csv"]
+    words = frame.assign(late=[1.0] * 59 + ["x"], missing="a=b")
+    words.to_csv(tmp_path / "words.csv")
+    message = fail("normalize", tmp_path / "words.csv", *out)
+    assert "a column that is no feature goes into --label or --ignore" in message
+    gap = frame.copy()
+    gap.iloc[4, 7] = np.nan
+    gap.to_csv(tmp_path / "gap.csv")
+    message = fail("predict", model, tmp_path / "gap.csv", *out)
+    assert "feature 7 ('GENE7')" in message
+    assert "use --missing ignore where" in message
+    message = fail("predict", model, tmp_path / "gap.csv", *out, "--ignore", "none")
+    assert "--ignore names 'none', which is none of its columns" in message
+    frame.iloc[:, :2].to_csv(tmp_path / "few.csv")
+    assert "or a larger --max-lost if" in fail("predict", model, tmp_path / "few.csv", *out)
+    options = Compare(**{"table": Path("n_knots"), "out": Path("o"), "label": "y"})
+    for said, expected in {
+        "n_knots=3, n_targets='x' and missing = 3": "--n-knots 3, --n-targets x and missing = 3",
+        "the label 'n_knots' in n_knots.csv": "the label 'n_knots' in n_knots.csv",
+        "negative_rest=True; label_columns": "--negative-rest; --label",
+    }.items():
+        assert options.in_own_words(said) == expected
+
+
+@pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
+def test_scores_have_four_digits_on_a_terminal_and_all_in_a_pipe(data, model):
+    pty = pytest.importorskip("pty")
+    there, here = pty.openpty()
+    command = [sys.executable, "-m", "suquan", "predict", str(model), str(data / "table.csv"), "-q"]
+    subprocess.run(command, stdout=here, check=True, timeout=300)
+    shown = os.read(there, 10_000).decode().splitlines()
+    whole = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    for short, full in zip(shown[1:5], whole.stdout.splitlines()[1:5], strict=True):
+        cells = full.split(",")
+        assert short.split(",") == [
+            *(cells[0], f"{float(cells[1]):.4g}", f"{float(cells[2]):.4g}", cells[3])
+        ]
+    for end in (there, here):
+        os.close(end)
 
 
 def test_samples_without_common_names_are_explained(data, tmp_path):

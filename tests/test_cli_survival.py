@@ -88,6 +88,51 @@ def test_events_may_be_true_and_false(data, tmp_path):
     np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
 
 
+def test_events_may_be_words(data, tmp_path):
+    """The same model as with 1 and 0; what each word means is listed with its count."""
+    table = pd.read_csv(data / "labels.csv")
+    came = table["relapsed"] == 1
+    columns = {
+        "status": np.where(came, "Dead", "Alive"),
+        "again": np.where(came, "relapse", "none so far"),
+        "code": np.where(came, 2, 1),
+    }
+    table.assign(**columns).to_csv(tmp_path / "labels.csv", index=False)
+    start = ["fit", data / "table.csv", *QUICK, "--method", "fixed", "-o", tmp_path / "m.suquan"]
+    labels = ["--labels", tmp_path / "labels.csv", "--time", "Months ", "--event"]
+    succeed(*start, *labels, "relapsed")
+    expected = load_model(tmp_path / "m.suquan").coef_
+    n = int(came.sum())
+    for event, told in (
+        (["status"], f"status: 'Alive' is none ({59 - n}), 'Dead' is an event ({n})"),
+        (
+            ["again", "--event-value", "Relapse"],
+            f"'none so far' is none ({59 - n}), 'relapse' is an",
+        ),
+        (["code", "--event-value", "2"], f"code: '1' is none ({59 - n}), '2' is an event ({n})"),
+    ):
+        assert told in words(succeed(*start, *labels, *event))
+        np.testing.assert_array_equal(load_model(tmp_path / "m.suquan").coef_, expected)
+    for event, told in (
+        (["code"], f"there is '{2 if 2 * n > 59 else 1}' ("),
+        (
+            ["cohort", "--event-value", "east"],
+            "no label is 'east'; there is 'north' (39), 'south' (20)",
+        ),
+    ):
+        assert told in fail(*start, *labels, *event)
+    table.assign(code=np.arange(59) % 3).to_csv(tmp_path / "labels.csv", index=False)
+    three = [*start, *labels, "code", "--event-value", "2"]
+    assert "holds 3 values: '0' (20), '1' (20), '2' (19); give --negative VALUE" in fail(*three)
+    told = words(succeed(*three, "--negative", "0"))
+    assert "code: '0' is none (20), '1' is left out (20), '2' is an event (19)" in told
+    told = words(succeed(*three, "--negative-rest"))
+    assert "code: '0' is none (20), '1' is none (20), '2' is an event (19)" in told
+    scores = ["predict", tmp_path / "m.suquan", data / "table.csv", "-o", tmp_path / "s.csv"]
+    told = words(succeed(*scores, *three[len(start) :], "--negative", "0"))
+    assert "19 events, 19 censored; dropped: 22" in told
+
+
 def test_labels_may_lie_in_the_table(data, tmp_path):
     path = tmp_path / "cox.suquan"
     given = [data / "whole.csv", *TIMES, "--strata", "cohort"]
@@ -127,6 +172,9 @@ def test_compare_reports_groups_of_risk(data, tmp_path):
         (["--strata", "cohort", "--label", "relapsed"], "both --time and --event"),
         ([*TIMES, "--strata", "cohort", "--horizon", "3"], "give one"),
         ([*TIMES, "--label", "cohort"], "do not go with"),
+        (["--label", "cohort", "--event-value", "1"], "--event-value is a value in the column"),
+        ([*TIMES, "--negative", "0"], "need --positive or --event-value"),
+        (["--label", "cohort", "--negative-rest"], "need --positive or --event-value"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(data, tmp_path, options, message):
@@ -142,11 +190,15 @@ def test_mistakes_are_one_line(data, tmp_path):
         (
             "months",
             "months",
-            "'months' must hold 1 or true for an event, else 0 or false; sample 'patient",
+            "column 'months' must be 1, true, yes or dead for an event",
         ),
         ("before", "relapsed", "'before' must hold times, 0 or more; sample 'patient"),
         ("months", "nobody", "'nobody' is 0 for all samples: without events"),
-        ("months", "cohort", "column 'cohort': 'south' is not a number"),
+        (
+            "months",
+            "cohort",
+            "there is 'north' (39), 'south' (20); name the value of an event with --event-value",
+        ),
     ]:
         message = fail(
             "fit", data / "table.csv", "--labels", tmp_path / "odd.csv", "--time", time, "--event", event,

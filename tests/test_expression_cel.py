@@ -150,7 +150,7 @@ def truncated(folder):
         (twice, {}, "are both sample 'GSM3'; keep one"),
         (None, {"outer_folds": 15}, "class 0, too few for 15 outer"),
         (None, {"label": "stage"}, "no label column 'stage'; there is 'relapse', 'years', 'event'"),
-        (None, {"positive": "maybe"}, "no label in 'relapse' is 'maybe'"),
+        (None, {"positive": "maybe"}, "'relapse': no label is 'maybe'"),
         (None, {"unmatched": "ignore"}, "'error' or 'drop'"),
         (None, {"cdf": ["a", "b"], "cel": ["c", "d", "e"]}, "give --cel, --clinical and --cdf"),
     ],

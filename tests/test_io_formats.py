@@ -364,7 +364,7 @@ def test_parquet_files_of_pandas(tmp_path):
         index=["007", "x"],
     )
     frame.to_parquet(tmp_path / "t.parquet")
-    table = read_table(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet", samples="rows")
     assert table.sample_names.tolist() == ["007", "x"]
     assert table.feature_names.tolist() == ["a", "b"]
     assert np.array_equal(table.values, [[1, 1.5], [2, np.nan]], equal_nan=True)

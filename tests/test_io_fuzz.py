@@ -260,7 +260,8 @@ def test_any_cells_are_refused_or_read_as_they_stand(tmp_path, rows, orientation
 )
 def test_repeated_names_are_never_renamed(tmp_path, names, samples):
     path = tmp_path / "t.csv"
-    lines = [",".join(["id", *names])] + [",".join([s, *["1"] * len(names)]) for s in samples]
+    lines = [",".join(["sample", *names])]
+    lines += [",".join([s, *["1"] * len(names)]) for s in samples]
     path.write_text("\n".join(lines))
     table = read_or_refuse(path)
     proper = len(set(names)) == len(names) and "" not in names and len(set(samples)) == len(samples)

@@ -99,9 +99,12 @@ def test_labels_may_come_from_the_table_itself():
     ("arguments", "said"),
     [
         ({"column": "w"}, "no label column 'w'; there is 'y', 't'"),
-        ({"column": "y", "positive": "yes"}, "no label in 'y' is 'yes'; there is '0', '1'"),
+        (
+            {"column": "y", "positive": "yes"},
+            r"'y': no label is 'yes'; there is '1' \(2\), '0' \(1\)",
+        ),
         ({"column": "y", "sample_names": ["a", "z"], "positive": "1"}, "every label"),
-        ({"column": "y", "sample_names": ["A", "B"]}, "none of its 4 samples"),
+        ({"column": "y", "sample_names": ["A", "B"]}, "0 of the table's 2 samples have a row"),
         ({"column": "y", "sample_names": ["c"]}, "holds no label"),
     ],
 )
@@ -126,6 +129,170 @@ def test_true_and_false_are_numbers_where_they_are_asked_for():
     assert np.array_equal(numbers, [1.0, 0.0, np.nan, 1.0], equal_nan=True)
     with pytest.raises(TableError, match="'True' is not a number"):
         select_numbers(labels, "dead")
+
+
+# -------------------------------------------------------------------------------------------------- values
+
+
+def column(*cells):
+    return LabelTable([f"s{i}" for i in range(len(cells))], {"y": list(cells)})
+
+
+def test_values_that_differ_by_case_or_blanks_are_one_and_the_report_says_so():
+    selected = select_labels(column("Yes", "No", "YES", "No ", "no", "Yes", "No"), "y")
+    assert selected.y.tolist() == ["Yes", "No", "Yes", "No", "No", "Yes", "No"]
+    assert "'YES' counted as 'Yes'" in selected.report
+    assert "'No ', 'no' counted as 'No'" in selected.report
+    three = select_labels(column("grade II", "Grade  II", "III", "I", "grade II"), "y")
+    assert three.y.tolist() == ["grade II", "grade II", "III", "I", "grade II"]
+    assert select_labels(column("1", "1.0", "01", "007", "7"), "y").y.tolist() == [
+        *("1", "1", "01", "007", "7")
+    ]
+
+
+MISSING = ["NA", "N/A", "n/a", "NaN", "null", "NONE", "none", "Unknown", "not available", "-", "?"]
+
+
+@pytest.mark.parametrize("cell", [*MISSING, "", "  ", " N / A "])
+def test_values_that_look_missing_are_missing(cell):
+    selected = select_labels(column("yes", "no", cell, "no"), "y", positive="YES")
+    assert selected.keep.tolist() == [True, True, False, True]
+    assert selected.y.tolist() == [1, 0, 0]
+    assert (selected.n_missing, selected.n_other) == (1, 0)
+    assert (repr(cell) in selected.report) == bool(cell.strip())
+    assert selected.class_names == ("no", "yes")
+    assert select_labels(column("b", "c", cell, "a"), "y").y.tolist() == ["b", "c", "a"]
+    numbers = select_numbers(column("1.5", "2", cell), "y")
+    assert np.array_equal(numbers, [1.5, 2.0, np.nan], equal_nan=True)
+
+
+def test_more_values_are_missing_where_they_are_named():
+    cells = column("yes", "no", "withdrawn", "9", "Withdrawn ")
+    selected = select_labels(cells, "y", positive="yes", na=["withdrawn", "9.0"])
+    assert selected.y.tolist() == [1, 0]
+    assert selected.n_missing == 3
+    numbers = select_numbers(column("1", "-99", "2"), "y", na=[-99])
+    assert np.array_equal(numbers, [1.0, np.nan, 2.0], equal_nan=True)
+
+
+def test_a_value_that_is_named_as_a_class_is_not_missing():
+    cells = column("none", "chemo", "None", "none", "N/A")
+    selected = select_labels(cells, "y", positive="chemo", negative=["none"])
+    assert selected.y.tolist() == [0, 1, 0, 0]
+    assert selected.class_names == ("none", "chemo")
+
+
+STAGES = column("I", "II", "III", "II", "ii", "unknown")
+
+
+def test_more_than_two_values_need_to_be_told_apart():
+    said = (
+        r"3 values: 'II' \(3\), 'I' \(1\), 'III' \(1\); give negative=VALUE .* negative_rest=True"
+    )
+    with pytest.raises(TableError, match=said):
+        select_labels(STAGES, "y", positive="III")
+    one = select_labels(STAGES, "y", positive="iii", negative=["i"])
+    assert one.keep.tolist() == [True, False, True, False, False, False]
+    assert one.y.tolist() == [0, 1]
+    assert (one.n_other, one.n_missing, one.class_names) == (3, 1, ("I", "III"))
+    assert "3 with another label" in one.report
+    two = select_labels(STAGES, "y", positive="III", negative=["I", "II"])
+    assert two.y.tolist() == [0, 0, 1, 0, 0]
+    assert two.class_names == ("not III", "III")
+    rest = select_labels(STAGES, "y", positive="II", negative_rest=True)
+    assert rest.y.tolist() == [0, 1, 0, 1, 1]
+    assert rest.class_names == ("not II", "II")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"positive": "III", "negative": ["IV"]}, "no label is 'IV'; there is 'II'"),
+        ({"positive": "III", "negative": ["iii"]}, "both positive and negative"),
+        ({"positive": "III", "negative": ["I"], "negative_rest": True}, "give one"),
+        ({"negative": ["I"]}, "against a positive value"),
+        ({"negative_rest": True}, "against a positive value"),
+    ],
+)
+def test_classes_that_contradict_each_other_are_refused(options, said):
+    with pytest.raises(TableError, match=said):
+        select_labels(STAGES, "y", **options)
+
+
+def test_numbers_of_a_table_follow_the_same_rules():
+    table = Table(np.eye(4), list("abcd"), list("efgh"), {"y": [1.0, 2.0, np.nan, 9.0]})
+    selected = select_labels(table, "y", positive=2, na=["9"])
+    assert selected.y.tolist() == [0, 1]
+    assert selected.class_names == ("1", "2")
+    assert select_labels(table, "y").y.tolist() == [1.0, 2.0, 9.0]
+    odd = Table(np.eye(2), list("ab"), list("ef"), {"y": [0.1, 1 / 3]})
+    assert select_labels(odd, "y").y.tolist() == [0.1, 1 / 3]
+
+
+def test_headers_are_found_but_for_case_and_outer_blanks(tmp_path):
+    path = write(tmp_path, "n,Patient ID \n1,a\n2,b\n")
+    labels = read_labels(path, sample_column="patient id")
+    assert labels.sample_names.tolist() == ["a", "b"]
+    assert select_labels(labels, "N ").y.tolist() == ["1", "2"]
+    assert select_numbers(labels, " N").tolist() == [1.0, 2.0]
+    two = LabelTable(["a"], {"Y": ["1"], "y ": ["2"]})
+    assert select_labels(two, "Y").y.tolist() == ["1"]
+    with pytest.raises(TableError, match="no label column 'y'; there is 'Y', 'y '"):
+        select_labels(two, "y")
+
+
+NAMES = [f"TCGA-{i}" for i in range(10)]
+
+
+def test_too_few_samples_with_a_row_are_refused():
+    few = LabelTable([*NAMES[:4], "x1", "x2", "x3", "x4"], {"y": ["1", "0"] * 4})
+    said = (
+        "4 of the table's 10 samples have a row; without one are 'TCGA-4', 'TCGA-5', 'TCGA-6' and 3 more; "
+        "unused rows are 'x1', 'x2', 'x3' and 1 more; .*allow_unmatched=True"
+    )
+    for select in (select_labels, select_numbers):
+        with pytest.raises(TableError, match=said):
+            select(few, "y", sample_names=NAMES)
+    allowed = {"sample_names": NAMES, "allow_unmatched": True}
+    assert select_labels(few, "y", **allowed).y.tolist() == ["1", "0", "1", "0"]
+    assert np.isfinite(select_numbers(few, "y", **allowed)).sum() == 4
+    half = LabelTable(NAMES[:5], {"y": ["1", "0", "1", "0", ""]})
+    assert select_labels(half, "y", sample_names=NAMES).n_without_row == 5
+    with pytest.raises(TableError, match="0 of the table's 1 samples"):
+        select_labels(half, "y", sample_names=["z"], allow_unmatched=True)
+
+
+def test_names_that_differ_by_punctuation_only_are_pointed_at():
+    dotted = LabelTable([name.replace("-", ".").lower() for name in NAMES], {"y": ["1", "0"] * 5})
+    said = "the same but for case, blanks, dots and dashes: 10, such as 'TCGA-0' and 'tcga.0'"
+    with pytest.raises(TableError, match=said):
+        select_labels(dotted, "y", sample_names=NAMES)
+    some = LabelTable([*NAMES[:7], "tcga 7"], {"y": ["1", "0"] * 4})
+    report = select_labels(some, "y", sample_names=NAMES).report
+    assert (
+        "the same but for case, blanks, dots and dashes: 1, such as 'TCGA-7' and 'tcga 7'" in report
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [("Dead", "ALIVE"), ("yes", "No "), ("TRUE", "false"), ("1", "0"), ("1.0", "0")]
+)
+def test_events_in_words(words):
+    cells = column(words[0], words[1], "N/A", words[1])
+    events = select_numbers(cells, "y", truth=True)
+    assert np.array_equal(events, [1.0, 0.0, np.nan, 0.0], equal_nan=True)
+    labels = survival_labels([1.0, 9.0, 1.0, 1.0], cells.columns["y"], 5)
+    assert labels.y.tolist() == [1, 0]
+    assert (labels.n_censored, labels.n_missing) == (1, 1)
+
+
+def test_events_in_other_words_are_listed():
+    with pytest.raises(
+        TableError, match=r"'y' must be 1.*there is 'relapse' \(2\), 'none yet' \(1\)"
+    ):
+        select_numbers(column("relapse", "none yet", "relapse"), "y", truth=True)
+    with pytest.raises(TableError, match=r"event must be 1.*there is '2' \(2\), '1' \(1\)"):
+        survival_labels([1.0, 2.0, 3.0], [2, 1, 2], 5)
 
 
 # ------------------------------------------------------------------------------------------------ survival

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from suquan.io import TableError, iter_row_blocks, read_table
+from suquan.io import Table, TableError, iter_row_blocks, read_table, write_table
 from suquan.io._source import ReadOptions
 from suquan.io.reading import open_source
 
@@ -35,7 +35,7 @@ def read(tmp_path, text, name="table.csv", **options):
 @pytest.mark.parametrize("start", ["", "\ufeff"])
 @pytest.mark.parametrize("last", [True, False])
 def test_line_ends_and_byte_order_marks_do_not_matter(tmp_path, end, start, last):
-    text = start + end.join(["id,a,b", "s1,1,2", "s2,3,4"]) + (end if last else "")
+    text = start + end.join(["sample,a,b", "s1,1,2", "s2,3,4"]) + (end if last else "")
     table = read(tmp_path, text)
     assert table.feature_names.tolist() == ["a", "b"]
     assert table.values.tolist() == [[1, 2], [3, 4]]
@@ -43,20 +43,22 @@ def test_line_ends_and_byte_order_marks_do_not_matter(tmp_path, end, start, last
 
 
 def test_names_stay_as_they_are_written(tmp_path):
-    table = read(tmp_path, 'id,1e5,x,x.1,"a,b", c\n007,1,2,3,4,5\nNA,1,2,3,4,5\n1.0,1,2,3,4,5\n')
+    table = read(
+        tmp_path, 'sample,1e5,x,x.1,"a,b", c\n007,1,2,3,4,5\nNA,1,2,3,4,5\n1.0,1,2,3,4,5\n'
+    )
     assert table.feature_names.tolist() == ["1e5", "x", "x.1", "a,b", " c"]
     assert table.sample_names.tolist() == ["007", "NA", "1.0"]
 
 
 def test_a_numeric_index_is_a_name_and_no_feature(tmp_path):
-    table = read(tmp_path, ",a\n0,1.5\n1,2.5\n")
+    table = read(tmp_path, "sample,a\n0,1.5\n1,2.5\n")
     assert table.sample_names.tolist() == ["0", "1"]
     assert table.feature_names.tolist() == ["a"]
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "NaN", "nan", "null", "NULL", '""', '"NA"'])
 def test_missing_values_have_these_spellings(tmp_path, cell):
-    assert np.isnan(read(tmp_path, f"id,a,b\ns1,{cell},1\ns2,2,3\n").values[0, 0])
+    assert np.isnan(read(tmp_path, f"sample,a,b\ns1,{cell},1\ns2,2,3\n").values[0, 0])
 
 
 @pytest.mark.parametrize(
@@ -64,17 +66,17 @@ def test_missing_values_have_these_spellings(tmp_path, cell):
     ["1e5", "+1.5", "-.5", "5.", " 7 ", '"1.5"', "1e-400", "1" * 30, "0.1000000000000000055"],
 )
 def test_numbers_are_the_nearest_doubles(tmp_path, cell):
-    assert read(tmp_path, f"id,a\ns1,{cell}\n").values.item() == float(cell.strip('"'))
+    assert read(tmp_path, f"sample,a\ns1,{cell}\n").values.item() == float(cell.strip('"'))
 
 
 def test_a_column_of_text_is_a_label(tmp_path):
-    table = read(tmp_path, "id,a,group,b\ns1,1,case,2\ns2,3,NA,4\n")
+    table = read(tmp_path, "sample,a,group,b\ns1,1,case,2\ns2,3,NA,4\n")
     assert table.feature_names.tolist() == ["a", "b"]
     assert table.labels["group"].tolist() == ["case", ""]
 
 
 def test_a_numeric_column_is_a_label_where_it_is_named(tmp_path):
-    text = "id,a,y,code\ns1,1,1,007\ns2,3,NA,2\n"
+    text = "sample,a,y,code\ns1,1,1,007\ns2,3,NA,2\n"
     table = read(tmp_path, text, label_columns=["y", "code"])
     assert table.feature_names.tolist() == ["a"]
     assert np.array_equal(table.labels["y"], [1, np.nan], equal_nan=True)
@@ -82,7 +84,7 @@ def test_a_numeric_column_is_a_label_where_it_is_named(tmp_path):
 
 
 def test_columns_can_be_left_out(tmp_path):
-    table = read(tmp_path, "id,a,2nd,b\ns1,1,1x,2\ns2,3,1y,4\n", ignore_columns=["2nd"])
+    table = read(tmp_path, "sample,a,2nd,b\ns1,1,1x,2\ns2,3,1y,4\n", ignore_columns=["2nd"])
     assert table.feature_names.tolist() == ["a", "b"]
     assert table.labels == {}
 
@@ -109,7 +111,6 @@ def test_samples_are_found_by_their_names(tmp_path):
     text = "x,s1,s2\ng1,1,2\ng2,3,4\n"
     assert read(tmp_path, text, sample_names=["s2", "s9"]).sample_names.tolist() == ["s1", "s2"]
     assert read(tmp_path, text, sample_names=["g2"]).sample_names.tolist() == ["g1", "g2"]
-    assert read(tmp_path, text).orientation == "rows"
 
 
 @pytest.mark.parametrize(("names", "said"), [(["z"], "none of the 1"), (["s1", "g1"], "as many")])
@@ -137,7 +138,7 @@ def test_a_tall_table_of_which_nothing_says_where_its_samples_lie(tmp_path, head
     else:
         text = tall(heading, separator="," if name == "t.csv" else "\t").encode()
         path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    said = r"--samples rows for 40 samples \('r0', 'r1' and 38 more\) of 20 .* 20 samples of 40 features"
+    said = r"samples='rows' for 40 samples \('r0', 'r1' and 38 more\) of 20 .* 20 samples of 40 features"
     for read_it in (read_table, iter_row_blocks):
         with pytest.raises(TableError, match=said):
             read_it(path)
@@ -178,14 +179,43 @@ def test_features_and_label_rows_say_where_the_samples_lie(tmp_path):
     assert (table.orientation, table.n_features, list(table.labels)) == ("columns", 39, ["r39"])
 
 
-def test_tiny_tables_have_their_samples_in_rows_and_others_are_refused(tmp_path):
-    for n_rows, n_columns in [(10, 40), (10, 1)]:
-        table = read_table(write(tmp_path, tall("id", n_rows, n_columns)))
-        assert table.values.shape == (n_rows, n_columns)
-    for n_rows, n_columns in [(20, 40), (40, 40), (11, 1)]:
+def test_one_row_or_one_column_is_a_sample_and_other_tables_are_refused(tmp_path):
+    """A panel of 8 genes and 96 patients is not 8 samples of 96 features."""
+    assert read_table(write(tmp_path, tall("id", 1, 40))).values.shape == (1, 40)
+    assert read_table(write(tmp_path, tall("id", 40, 1))).values.shape == (1, 40)
+    assert read_table(write(tmp_path, tall("id", 1, 1))).orientation == "rows"
+    for n_rows, n_columns in [(8, 96), (2, 2), (20, 40), (40, 40)]:
         path = write(tmp_path, tall("id", n_rows, n_columns))
-        with pytest.raises(TableError, match="nothing says where the samples lie"):
+        with pytest.raises(TableError, match="cannot tell whether samples are rows or columns"):
             read_table(path)
+        assert read_table(path, samples="columns").values.shape == (n_columns, n_rows)
+
+
+def test_features_that_are_all_unknown_are_named(tmp_path):
+    path = write(tmp_path, tall("id"))
+    features = frozenset(f"HS_{j}" for j in range(8659))
+    said = (
+        "none of the model's 8,659 features is in the table; the model has 'HS_0', the table 'r0'"
+    )
+    with pytest.raises(TableError, match=said):
+        open_source(path, ReadOptions(features=features))
+    with pytest.raises(TableError, match=r"but for case, .*: 2, such as 'C-2' and 'c2'"):
+        open_source(path, ReadOptions(features=frozenset({"C.1", "C-2", "other"})))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.npz"])
+def test_columns_are_found_but_for_case_and_outer_blanks(tmp_path, name):
+    table = Table(np.eye(3), ["a", "b", "c"], ["g1", "g2", "g3"], {"Age": [1.0, 2.0, 3.0]})
+    write_table(table, tmp_path / name)
+    assert list(read_table(tmp_path / name, label_columns=["age "]).labels) == ["Age"]
+    if name != "t.npz":
+        options = {"label_columns": ["Age"], "ignore_columns": [" G2"]}
+        assert read_table(tmp_path / name, **options).feature_names.tolist() == ["g1", "g3"]
+    both = Table(np.eye(3), ["a", "b", "c"], ["AGE", "g2", "g3"], {"Age": [1.0, 2.0, 3.0]})
+    if name != "t.npz":
+        write_table(both, tmp_path / name)
+        with pytest.raises(TableError, match="'age'"):
+            read_table(tmp_path / name, label_columns=["age"])
 
 
 # ------------------------------------------------------------------------------------------------- refused
@@ -193,39 +223,39 @@ def test_tiny_tables_have_their_samples_in_rows_and_others_are_refused(tmp_path)
 REFUSED = {
     "nothing": ("", "the file is empty"),
     "blank": ("\n\n", "holds no header"),
-    "header": ("id,a\n", "a header and no rows"),
+    "header": ("sample,a\n", "a header and no rows"),
     "one column": ("id\ns1\n", "line 1 has one cell"),
     "semicolons": ("id;a\ns1;1,5\n", "separated by semicolons.*decimal points"),
     "tabs": ("id\ta\ns1\t1\n", "separated by tabs.*name it .tsv"),
-    "short": ("id,a,b\ns1,1,2\ns2,3\n", "line 3 has 2 cells, the header has 3"),
-    "long": ("id,a,b\ns1,1,2\n\ns2,3,4,5\n", "line 4 has 4 cells"),
-    "decimal comma": ("id,a\ns1,1,5\n", "line 2 has 3 cells.*decimal commas"),
-    "quoted comma": ('id,a\ns1,2\ns2,"1,5"\n', "line 3, column 'a': '1,5'.*decimal point"),
-    "text": ("id,a,b\ns1,1,2\ns2,3,1e5x\n", "line 3, column 'b': '1e5x'"),
-    "text first": ("id,a\ns1,1e5x\ns2,3\n", "line 2, column 'a': '1e5x' is neither"),
-    "mixed": ("id,a,b\ns1,1,x\ns2,1,2\n", "line 3, column 'b': '2' in a column of text"),
-    "other missing": ("id,a\ns1,1\ns2,N/A\n", "line 3, column 'a': 'N/A'.*NA, NaN"),
-    "padded missing": ("id,a\ns1,1\ns2, NA\n", "line 3, column 'a': ' NA'"),
-    "dash": ("id,a,b\ns1,1,-\ns2,1,-\n", "line 2, column 'b': '-'"),
-    "infinite": ("id,a\ns1,1\ns2,inf\n", "line 3, column 'a': 'inf'"),
-    "too large": ("id,a\ns1,1\ns2,-1e400\n", "line 3.*too large for a double"),
-    "other nan": ("id,a\ns1,1\ns2,-nan\n", "line 3, column 'a': '-nan'"),
-    "hexadecimal": ("id,a\ns1,1\ns2,0x10\n", "line 3, column 'a'"),
-    "underscore": ("id,a\ns1,1\ns2,1_000\n", "line 3, column 'a'"),
-    "other digits": ("id,a\ns1,1\ns2,١\n", "line 3, column 'a'"),
-    "twice a feature": ("id,a,a\ns1,1,2\n", "'a' more than once"),
-    "twice a sample": ("id,a\ns1,1\ns1,2\n", "sample names: 's1' occurs more than once"),
-    "feature without name": ("id,a,\ns1,1,2\n", "column 3: a name is empty"),
-    "sample without name": ("id,a\ns1,1\n,2\n", "line 3, column 1: a name is empty"),
-    "control": ("id,a\ns\x001,1\n", "control character"),
+    "short": ("sample,a,b\ns1,1,2\ns2,3\n", "line 3 has 2 cells, the header has 3"),
+    "long": ("sample,a,b\ns1,1,2\n\ns2,3,4,5\n", "line 4 has 4 cells"),
+    "decimal comma": ("sample,a\ns1,1,5\n", "line 2 has 3 cells.*decimal commas"),
+    "quoted comma": ('sample,a\ns1,2\ns2,"1,5"\n', "line 3, column 'a': '1,5'.*decimal point"),
+    "text": ("sample,a,b\ns1,1,2\ns2,3,1e5x\n", "line 3, column 'b': '1e5x'"),
+    "text first": ("sample,a\ns1,1e5x\ns2,3\n", "line 2, column 'a': '1e5x' is neither"),
+    "mixed": ("sample,a,b\ns1,1,x\ns2,1,2\n", "line 3, column 'b': '2' in a column of text"),
+    "other missing": ("sample,a\ns1,1\ns2,N/A\n", "line 3, column 'a': 'N/A'.*NA, NaN"),
+    "padded missing": ("sample,a\ns1,1\ns2, NA\n", "line 3, column 'a': ' NA'"),
+    "dash": ("sample,a,b\ns1,1,-\ns2,1,-\n", "line 2, column 'b': '-'"),
+    "infinite": ("sample,a\ns1,1\ns2,inf\n", "line 3, column 'a': 'inf'"),
+    "too large": ("sample,a\ns1,1\ns2,-1e400\n", "line 3.*too large for a double"),
+    "other nan": ("sample,a\ns1,1\ns2,-nan\n", "line 3, column 'a': '-nan'"),
+    "hexadecimal": ("sample,a\ns1,1\ns2,0x10\n", "line 3, column 'a'"),
+    "underscore": ("sample,a\ns1,1\ns2,1_000\n", "line 3, column 'a'"),
+    "other digits": ("sample,a\ns1,1\ns2,١\n", "line 3, column 'a'"),
+    "twice a feature": ("sample,a,a\ns1,1,2\n", "'a' more than once"),
+    "twice a sample": ("sample,a\ns1,1\ns1,2\n", "sample names: 's1' occurs more than once"),
+    "feature without name": ("sample,a,\ns1,1,2\n", "column 3: a name is empty"),
+    "sample without name": ("sample,a\ns1,1\n,2\n", "line 3, column 1: a name is empty"),
+    "control": ("sample,a\ns\x001,1\n", "control character"),
     "no names": ("a,b\n1.5,2\n2.5,3\n", "line 2: the first column holds the names"),
-    "no numbers": ("id,a\ns1,x\ns2,y\n", "no column of numbers"),
-    "latin": (b"id,a\ns1,1\ns\xe9,2\n", "line 3 is not UTF-8"),
+    "no numbers": ("sample,a\ns1,x\ns2,y\n", "no column of numbers"),
+    "latin": (b"sample,a\ns1,1\ns\xe9,2\n", "line 3 is not UTF-8"),
     "latin header": (b"id,\xe9\ns1,1\n", "line 1 is not UTF-8"),
-    "utf-16": ("id,a\ns1,1\n".encode("utf-16"), "UTF-16"),
-    "open quote": ('id,a\ns1,"1\ns2,2\n', "cannot be split|not a usable"),
-    "text after quote": ('id,a\ns1,1\ns2,"1"2\n', "line 3 cannot be split"),
-    "gzip": (gzip.compress(b"id,a\ns1,1\n"), "gzip-compressed data .name it .csv.gz"),
+    "utf-16": ("sample,a\ns1,1\n".encode("utf-16"), "UTF-16"),
+    "open quote": ('sample,a\ns1,"1\ns2,2\n', "cannot be split|not a usable"),
+    "text after quote": ('sample,a\ns1,1\ns2,"1"2\n', "line 3 cannot be split"),
+    "gzip": (gzip.compress(b"sample,a\ns1,1\n"), "gzip-compressed data .name it .csv.gz"),
     "zip": (b"PK\x03\x04xxxx", "a zip file"),
 }
 
@@ -272,7 +302,7 @@ def test_a_description_beside_samples_in_columns(tmp_path):
 
 @pytest.mark.parametrize("samples", ["rows", "columns"])
 def test_unknown_columns_are_named(tmp_path, samples):
-    path = write(tmp_path, "id,a\ns1,1\n")
+    path = write(tmp_path, "sample,a\ns1,1\n")
     with pytest.raises(TableError, match="label_columns names 'z'"):
         read_table(path, samples=samples, label_columns=["z"])
     with pytest.raises(TableError, match="ignore_columns names 'z'"):
@@ -294,7 +324,7 @@ def test_files_that_are_none(tmp_path):
 
 @pytest.mark.parametrize("keep", [5, 15, 40, -1])
 def test_a_truncated_gzip_file_is_refused(tmp_path, keep):
-    text = "id,a,b\n" + "".join(f"s{i},{i / 7},{i / 3}\n" for i in range(500))
+    text = "sample,a,b\n" + "".join(f"s{i},{i / 7},{i / 3}\n" for i in range(500))
     path = write(tmp_path, gzip.compress(text.encode())[:keep], "t.csv.gz")
     with pytest.raises(TableError, match=r"damaged|truncated|not gzip"):
         read_table(path)
@@ -302,7 +332,7 @@ def test_a_truncated_gzip_file_is_refused(tmp_path, keep):
 
 def test_a_plain_file_named_gz_is_refused(tmp_path):
     with pytest.raises(TableError, match="not gzip"):
-        read_table(write(tmp_path, "id,a\ns1,1\n", "t.csv.gz"))
+        read_table(write(tmp_path, "sample,a\ns1,1\n", "t.csv.gz"))
 
 
 @pytest.mark.parametrize(
@@ -311,10 +341,10 @@ def test_a_plain_file_named_gz_is_refused(tmp_path):
 )
 def test_wrong_options_are_no_table_errors(tmp_path, options):
     with pytest.raises(ValueError, match=r"samples|several names") as caught:
-        read_table(write(tmp_path, "id,a\ns1,1\n"), **options)
+        read_table(write(tmp_path, "sample,a\ns1,1\n"), **options)
     assert not isinstance(caught.value, TableError)
 
 
 def test_layers_belong_to_h5ad(tmp_path):
     with pytest.raises(TableError, match="layers are a part of h5ad"):
-        read_table(write(tmp_path, "id,a\ns1,1\n"), layer="counts")
+        read_table(write(tmp_path, "sample,a\ns1,1\n"), layer="counts")

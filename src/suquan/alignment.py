@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
 
+from suquan.io._table import no_feature_matches
 from suquan.ranking import as_samples, raise_missing
 
 __all__ = ["AlignedSamples", "TrainingShift", "align_features"]
@@ -202,14 +203,15 @@ def _by_name(
         )
         if not found.any():
             raise ValueError(
-                f"none of the model's {len(names)} features is there: it has {str(names[0])!r}, the samples "
-                f"have {given[:1].tolist()}. Give the features the model's names."
+                no_feature_matches(
+                    names.tolist(), given.tolist(), ", ".join(map(repr, given[:1].tolist()))
+                )
             )
         if lost > max_lost:
             tell += "" if shift is None else f" ({shift})"
             raise ValueError(
                 f"{tell}, and at most {max_lost:.1%} may be. Give a table with more of the model's features, "
-                "or a larger max_lost (--max-lost) if you accept the loss."
+                "or a larger max_lost if you accept the loss."
             )
         warnings.warn(tell + "; they are skipped.", UserWarning, stacklevel=3)
     extra = given[~np.isin(given, names)]

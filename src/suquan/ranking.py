@@ -138,7 +138,7 @@ def raise_missing(X: np.ndarray, n_observed: np.ndarray, feature_names: Any = No
         return
     i = incomplete[0]
     j = int(np.flatnonzero(np.isnan(X[i].astype(float)))[0])
-    name = f" ({feature_names[j]!r})" if feature_names is not None else ""
+    name = f" ({str(feature_names[j])!r})" if feature_names is not None else ""
     raise ValueError(
         f"X contains NaN, first at sample {i}, feature {j}{name}; {incomplete.size} of "
         f"{X.shape[0]} samples have missing values. Fill them in, drop them, or use "

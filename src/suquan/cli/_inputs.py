@@ -11,7 +11,7 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from suquan._dask.collections import compute, take_rows
 from suquan.cli._options import Folds, LabelOptions, ModelOptions, TableOptions
 from suquan.cli._output import Output
-from suquan.cli._survival import find_times
+from suquan.cli._survival import find_events, find_times, select_classes
 from suquan.folds import RepeatedGroupFolds, leave_out_splits
 from suquan.io import BlockTable, LabelTable, Table, TableError, open_block_table, read_table
 from suquan.io import labels as label_files
@@ -110,7 +110,8 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
     parts: dict[str, Any] = {}
     for part, column in (("groups", options.groups), ("cohorts", options.leave_out)):
         if column is not None:
-            parts[part] = _find_groups(source or table, table.sample_names[keep], column, output)
+            known = source or table, table.sample_names[keep], column
+            parts[part] = _find_groups(*known, options, output)
             summary["groups" if part == "groups" else "leave_out"] = column
     if "cohorts" in parts:
         labels: Any = y if y.dtype.names else None
@@ -122,9 +123,11 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
     return Problem(values, y, features, class_names, summary, **parts)
 
 
-def _find_groups(source: Labels, names: np.ndarray, column: str, output: Output) -> np.ndarray:
+def _find_groups(
+    source: Labels, names: np.ndarray, column: str, options: LabelOptions, output: Output
+) -> np.ndarray:
     """Groups of the samples of these names, as text; refused where one has none."""
-    found = label_files.select_labels(source, column, sample_names=names)
+    found = label_files.select_labels(source, column, sample_names=names, **options.rules)
     if not found.keep.all():
         n_missing, first = int(np.sum(~found.keep)), str(names[~found.keep][0])
         raise TableError(
@@ -135,7 +138,8 @@ def _find_groups(source: Labels, names: np.ndarray, column: str, output: Output)
     groups = (found.y.astype(np.int64) if numbers else found.y).astype(str)
     kinds, counts = np.unique(groups, return_counts=True)
     each = ": " + ", ".join(f"{k} ({n:,})" for k, n in zip(kinds, counts, strict=True))
-    output.say(f"{len(kinds):,} groups in {column!r}{each if len(kinds) <= MOST_CLASSES else ''}")
+    told = f"{len(kinds):,} groups in {column!r}{each if len(kinds) <= MOST_CLASSES else ''}"
+    output.say("; ".join(filter(None, [told, found.merged])))
     return groups
 
 
@@ -210,17 +214,15 @@ def sample_problem(problem: Problem, n_rows: int, seed: int) -> Problem:
 def find_labels(source: Labels, names: np.ndarray, options: LabelOptions, output: Output) -> Found:
     """Which samples are used, their labels, the names of the classes, and what to record."""
     if options.task == "regression":
-        values = label_files.select_numbers(source, str(options.label), sample_names=names)
+        column = str(options.label)
+        values = label_files.select_numbers(source, column, sample_names=names, **options.rules)
         keep = ~np.isnan(values)
         if not keep.any():
-            raise TableError(
-                f"no sample of the table has a value in {options.label!r}; check the names"
-            )
-        output.say(f"{keep.sum():,} of {len(keep):,} samples have a value in {options.label!r}")
+            raise TableError(f"no sample of the table has a value in {column!r}; fill some in")
+        output.say(f"{keep.sum():,} of {len(keep):,} samples have a value in {column!r}")
         return keep, values[keep], [], {"label": options.label}
     if options.time is not None and options.horizon is None:
-        columns = options.time, str(options.event), options.strata
-        return find_times(source, names, columns, output)
+        return find_times(source, names, options, output)
     find = _find_classes if options.horizon is None else _find_survival
     keep, y, class_names, summary = find(source, names, options, output)
     _, n_each = np.unique(y, return_counts=True)
@@ -236,16 +238,14 @@ def _find_classes(
 ) -> Found:
     """Classes by the values of one column."""
     column, positive = str(options.label), options.positive
-    selected = label_files.select_labels(source, column, sample_names=names, positive=positive)
+    selected = select_classes(source, column, names, options, positive)
     output.say(selected.report)
-    y = selected.y if positive is not None else _as_classes(selected.y, column)
+    if positive is not None:
+        return selected.keep, selected.y, list(selected.class_names), {"label": column}
+    y = _as_classes(selected.y, column)
     class_names = [str(value) for value in np.unique(y)]
     if len(class_names) < 2:
         raise TableError(f"every label in {column!r} is {class_names[0]!r}; two classes are needed")
-    if positive is not None:
-        words = label_files.select_labels(source, column, sample_names=names[selected.keep]).y
-        others = np.unique(words[y == 0])
-        class_names = [str(others[0]) if len(others) == 1 else f"not {positive}", positive]
     return selected.keep, y, class_names, {"label": column}
 
 
@@ -272,8 +272,7 @@ def _find_survival(
 ) -> Found:
     """Two classes: event within the horizon, or event-free beyond it."""
     time, event, horizon = str(options.time), str(options.event), float(options.horizon or 0)
-    times = label_files.select_numbers(source, time, sample_names=names)
-    events = label_files.select_numbers(source, event, sample_names=names, truth=True)
+    times, events = find_events(source, names, options, output)
     labels = label_files.survival_labels(times, events, horizon)
     output.say(f"horizon {horizon:g}: {labels.report}")
     if min(labels.n_event, labels.n_event_free) == 0:

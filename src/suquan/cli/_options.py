@@ -6,6 +6,7 @@ the command's module gets the object. Nothing heavy is imported here: `suquan --
 """
 # ruff: noqa: RUF009 (opt and argument make fields)
 
+import re
 from dataclasses import MISSING, dataclass, field, fields
 from inspect import Parameter, Signature, get_annotations
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, Literal, get_type_hints
 
 from typer import Argument, BadParameter, Option
 
+RENAMED = {"ignore_columns": "ignore", "label_columns": "label"}  # parameters of the library
+PARAMETER = r"""(?<!['"\w/.-])(?P<name>[a-z_]+)(?:=(['"]?)(?P<value>\w+)\2)?(?!['"\w/]|\.\w)"""
 NOT_OF_THE_RESULT = ("n_jobs", "quiet", "as_json")
 N_JOBS = "Processes or threads; -1: all cores."
 Side = Literal["auto", "rows", "columns"]
@@ -105,8 +108,21 @@ class Options:
                 continue
             flag = [] if "by_place" in item.metadata else ["--" + item.name.replace("_", "-")]
             for part in value if isinstance(value, list) else [value]:
-                words += [*flag, str(part)]
+                words += flag if part is True else [*flag, str(part)]
         return words
+
+    def in_own_words(self, text: str) -> str:
+        """Name options where a message of the library names parameters: ``--n-knots`` for ``n_knots``."""
+        names = {item.name: item.name for item in fields(self)} | RENAMED
+
+        def option(found: re.Match) -> str:
+            name, value = found["name"], found["value"]
+            if name not in names or (value is None and "_" not in name):
+                return found[0]
+            end = "" if value in (None, "True") else f" {value}"
+            return f"--{names[name].replace('_', '-')}{end}"
+
+        return re.sub(PARAMETER, option, text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,19 +165,50 @@ class ClusterOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelOptions(Options):
+class OutcomeOptions(Options):
+    """Columns of times to event, and what the values of columns mean."""
+
+    time: str | None = opt(None, "Survival: time to event or end of follow-up.", "COLUMN")
+    event: str | None = opt(None, "Survival: 1, yes, true or dead where the event came.", "COLUMN")
+    event_value: str | None = opt(None, "Value of --event that means an event.", "VALUE")
+    strata: str | None = opt(None, "Cox's model: compare within these alone.", "COLUMN")
+    negative: list[str] | None = opt(None, "Label of the negative class; may be repeated.", "VALUE")
+    negative_rest: bool = opt(False, "All other labels are negative.", None, "--negative-rest")
+    na: list[str] | None = opt(None, "One more mark of a missing label; may be repeated.", "VALUE")
+    sample_column: str | None = opt(None, "Sample names in --labels; else the first.", "COLUMN")
+    allow_unmatched: bool = opt(
+        False, "Go on if --labels names fewer than half of the samples.", None, "--allow-unmatched"
+    )
+
+    def __post_init__(self) -> None:
+        chosen = self.event_value is not None or getattr(self, "positive", None) is not None
+        if (self.negative or self.negative_rest) and not chosen:
+            raise BadParameter("--negative and --negative-rest need --positive or --event-value")
+        if self.event_value is not None and self.event is None:
+            raise BadParameter("--event-value is a value in the column --event; give that too")
+        super().__post_init__()
+
+    @property
+    def label_columns(self) -> list[str]:
+        """Names of the columns that are read."""
+        return [name for name in (self.time, self.event, self.strata) if name is not None]
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """Rules of the functions that select labels."""
+        return {"na": self.na or (), "allow_unmatched": self.allow_unmatched}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions(OutcomeOptions):
     """Where the labels come from and what they mean."""
 
     labels: Path | None = opt(None, "CSV or TSV: a column of sample names, and labels.", "FILE")
     label: str | None = opt(None, "Label column, of --labels or of the table itself.", "COLUMN")
-    positive: str | None = opt(None, "Label of the positive class; all others are one.", "VALUE")
-    time: str | None = opt(None, "Survival: time to event or end of follow-up.", "COLUMN")
-    event: str | None = opt(None, "Survival: 1 where the event came, else 0.", "COLUMN")
+    positive: str | None = opt(None, "Label of the positive class.", "VALUE")
     horizon: float | None = opt(
         None, "Survival: event within T against event-free beyond; else Cox's model.", "T"
     )
-    strata: str | None = opt(None, "Cox's model: compare within these alone.", "COLUMN")
-    sample_column: str | None = opt(None, "Sample names in --labels; else the first.", "COLUMN")
     task: Task = opt("classification", "Regression for measured values.")
 
     def __post_init__(self) -> None:
@@ -186,17 +233,14 @@ class LabelOptions(Options):
 
     def asked(self) -> dict[str, Any]:
         """What was asked of the labels, for those of the same samples to be found again."""
-        names = [
-            item.name for item in fields(LabelOptions) if item.name in get_annotations(LabelOptions)
-        ]
+        names = [*get_annotations(LabelOptions), *get_annotations(OutcomeOptions)]
         given = {name: getattr(self, name) for name in names if name != "labels"}
         return {name: value for name, value in given.items() if value is not None}
 
     @property
     def label_columns(self) -> list[str]:
         """Names of the columns that are read."""
-        columns = self.label, self.time, self.event, self.strata
-        return [name for name in columns if name is not None]
+        return [*([] if self.label is None else [self.label]), *super().label_columns]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,7 +389,7 @@ class Fit(ModelOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(TableOptions, ClusterOptions):
+class Predict(OutcomeOptions, TableOptions, ClusterOptions):
     """Score samples with a saved model.
 
     Gives sample, score, probability, predicted label. Features are matched by name; a sample gets the same
@@ -369,14 +413,10 @@ class Predict(TableOptions, ClusterOptions):
     labels: Path | None = opt(
         None, "Labels of --training, as in fit, or --time and --event; else the table's.", "FILE"
     )
-    sample_column: str | None = opt(None, "Sample names in --labels; else the first.", "COLUMN")
-    time: str | None = opt(None, "Cox's model: time, to tell the concordance.", "COLUMN")
-    event: str | None = opt(None, "Cox's model: 1 where the event came, else 0.", "COLUMN")
-    strata: str | None = opt(None, "Cox's model: compare within these alone.", "COLUMN")
 
     def __post_init__(self) -> None:
         needed = [part is not None for part in (self.time, self.event)]
-        given = [part is not None for part in (self.sample_column, self.strata)]
+        given = [part is not None for part in (self.sample_column, self.strata, self.na)]
         if any(needed + given) and not all(needed):
             raise BadParameter("the concordance needs both --time and --event")
         if self.labels is not None and self.training is None and not all(needed):
@@ -386,15 +426,9 @@ class Predict(TableOptions, ClusterOptions):
         super().__post_init__()
 
     @property
-    def outcome(self) -> tuple[str, str, str | None] | None:
-        """Columns of time, event and stratum."""
-        return None if self.time is None else (self.time, str(self.event), self.strata)
-
-    @property
     def label_columns(self) -> list[str]:
-        """Those of them that are in the table itself."""
-        inside = () if self.labels is not None else self.outcome or ()
-        return [name for name in inside if name is not None]
+        """Names of the columns that are read from the table itself."""
+        return [] if self.labels is not None else super().label_columns
 
     @property
     def prints_results(self) -> bool:

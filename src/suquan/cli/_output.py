@@ -123,7 +123,9 @@ def running(command: str, options: Options) -> Iterator[Output]:
         warnings.simplefilter("always", UserWarning)
         for kind in (DeprecationWarning, FutureWarning):
             warnings.simplefilter("ignore", kind)
-        warnings.showwarning = lambda message, *rest, **more: output.warn(message)
+        warnings.showwarning = lambda message, *rest, **more: output.warn(
+            options.in_own_words(str(message))
+        )
         # Processes that do single folds stay silent; the fit to all samples speaks for itself.
         os.environ.setdefault("PYTHONWARNINGS", "ignore")
         try:
@@ -140,7 +142,7 @@ def running(command: str, options: Options) -> Iterator[Output]:
             if isinstance(error, BrokenPipeError) or os.environ.get(DEBUG):
                 raise
             code, line = explain(error)
-            print(f"suquan {command}: {safe(line)}", file=sys.stderr)
+            print(f"suquan {command}: {safe(options.in_own_words(line))}", file=sys.stderr)
             sys.exit(code)
 
 

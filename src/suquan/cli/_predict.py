@@ -23,7 +23,7 @@ from suquan.cli._inputs import (
     say_blocks,
 )
 from suquan.cli._options import ModelOptions, Predict, TableOptions
-from suquan.cli._output import Output
+from suquan.cli._output import Output, number
 from suquan.cli._survival import say_concordance
 from suquan.cox_model import SuquanCox
 from suquan.io import TableError, iter_row_blocks, read_labels, read_table
@@ -49,7 +49,7 @@ def run(options: Predict, output: Output) -> None:
     header = _header(names)
     if isinstance(file.estimator, SuquanCox):
         header = ["sample", "risk"]
-    elif options.outcome is not None:
+    elif options.time is not None:
         kind = type(file.estimator).__name__
         raise TableError(f"--time and --event are for Cox's models; {options.model} holds a {kind}")
     in_blocks = options.has_cluster or is_array_file(options.table)
@@ -64,7 +64,7 @@ def run(options: Predict, output: Output) -> None:
             for part in score(options, file.estimator, output, samples, why, training)
             for sample, numbers in zip(*(column.tolist() for column in part), strict=True)
         )
-        if not in_blocks or path is None or options.outcome:
+        if not in_blocks or path is None or options.time:
             rows = list(rows)
             output.keep(scores=[dict(zip(header, row, strict=True)) for row in rows])
         if path is not None:  # blocks are many: their rows are written as they come
@@ -72,8 +72,10 @@ def run(options: Predict, output: Output) -> None:
             replace_file(path, lambda f: _write(f, header, rows, delimiter))
             output.say(f"scores: {path}")
         elif not output.as_json:
-            _write(sys.stdout.buffer, header, rows)
-    if options.outcome:
+            at_terminal = sys.stdout.isatty()  # four digits for people, all for pipes and files
+            shown = ([number(cell) for cell in row] for row in rows) if at_terminal else rows
+            _write(sys.stdout.buffer, header, shown)
+    if options.time:
         _say_concordance(options, {row[0]: row[1] for row in rows}, samples, output)
     output.keep(output=None if path is None else str(path), columns=header)
 
@@ -86,6 +88,8 @@ def load_training(options: Predict, file: ModelFile, features: Any) -> tuple[Any
     path: Any = options.training
     asked = file.summary.get("label_options")
     if isinstance(asked, dict):
+        # Files of older versions do not record these: all other values were the negative class.
+        asked = dict[str, Any](negative_rest="positive" in asked, allow_unmatched=True) | asked
         known = ModelOptions(
             table=path, labels=options.labels, layer=options.layer, missing="ignore", **asked
         )
@@ -113,7 +117,7 @@ def _say_concordance(
         source = read_table(
             options.table, samples=samples, label_columns=columns, **options.reading()
         )
-    say_concordance(source, scores, options.outcome or ("", "", None), output)
+    say_concordance(source, scores, options, output)
 
 
 def _score_here(

@@ -1,9 +1,11 @@
 """Times to event in label files: the outcome of Cox's models, and the concordance of scores with it."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from suquan.cli._options import OutcomeOptions
 from suquan.cli._output import Output
 from suquan.io import LabelTable, Table, TableError
 from suquan.io import labels as label_files
@@ -12,48 +14,65 @@ from suquan.survival import as_outcome, concordance, strata_of
 Found = tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]
 
 
-def find_times(
+def select_classes(
     source: LabelTable | Table,
+    column: str,
     names: np.ndarray,
-    columns: tuple[str, str, str | None],
-    output: Output,
-) -> Found:
-    """Samples with time, event and stratum, these as a structured array, no classes, and what to record.
+    options: OutcomeOptions,
+    positive: str | None,
+) -> label_files.SelectedLabels:
+    """Select the labels in a column, as classes where a positive value is given."""
+    against: dict[str, Any] = {"negative": options.negative or ()}
+    against |= {"negative_rest": options.negative_rest, **options.rules}
+    return label_files.select_labels(
+        source, column, sample_names=names, positive=positive, **against
+    )
 
-    Parameters
-    ----------
-    source : LabelTable or Table
-    names : ndarray of str
-        Samples of the table.
-    columns : tuple of str
-        Of the time, of the event, and of the stratum, or None.
-    output : Output
-    """
-    time, event, stratum = columns
-    times = label_files.select_numbers(source, time, sample_names=names)
-    events = label_files.select_numbers(source, event, sample_names=names, truth=True)
+
+def find_events(
+    source: LabelTable | Table, names: np.ndarray, options: OutcomeOptions, output: Output
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find times and events of samples, NaN where missing, and tell which words are events."""
+    time, event = str(options.time), str(options.event)
+    rules = {"sample_names": names, **options.rules}
+    times = label_files.select_numbers(source, time, **rules)
+    known = label_files.select_labels(source, event, **rules)
+    if options.event_value is None:
+        events = label_files.select_numbers(source, event, truth=True, **rules)
+    else:
+        chosen = select_classes(source, event, names, options, options.event_value)
+        events = np.full(len(names), np.nan)
+        events[chosen.keep] = chosen.y
+    kinds = np.select([events == 1, events == 0], ["an event", "none"], "left out")[known.keep]
+    counts = Counter(zip(known.y.tolist(), kinds.tolist(), strict=True))
+    if not {word for word, _ in counts} <= {"0", "1", 0.0, 1.0}:
+        told = [f"{word!r} is {kind} ({n:,})" for (word, kind), n in sorted(counts.items())]
+        output.say("; ".join(filter(None, [f"{event}: {', '.join(told)}", known.merged])))
+    return times, events
+
+
+def find_times(
+    source: LabelTable | Table, names: np.ndarray, options: OutcomeOptions, output: Output
+) -> Found:
+    """Find samples with time and event, these as a structured array, no classes, and what to record."""
+    time, event, stratum = str(options.time), str(options.event), options.strata
+    times, events = find_events(source, names, options, output)
     keep = ~np.isnan(times) & ~np.isnan(events)
     strata = None
     if stratum is not None:
-        selected = label_files.select_labels(source, stratum, sample_names=names)
+        selected = label_files.select_labels(source, stratum, sample_names=names, **options.rules)
         words = np.full(len(names), "", dtype=object)
         words[selected.keep] = selected.y.astype(str)
         keep &= selected.keep
         strata = words[keep]
     if not keep.any():
+        raise TableError(f"no sample of the table has all of {time!r} and {event!r}; fill some in")
+    bad = np.flatnonzero(keep & ~(times >= 0))
+    if bad.size:
+        first = f"sample {str(names[bad[0]])!r} has {times[bad[0]]:g}"
         raise TableError(
-            f"no sample of the table has all of {time!r} and {event!r}; check the names"
+            f"{time!r} must hold times, 0 or more; {first}, the first of {bad.size:,} such"
         )
-    for column, values, good, wanted in (
-        (time, times, (times >= 0) & (times < np.inf), "times, 0 or more"),
-        (event, events, np.isin(events, (0, 1)), "1 or true for an event, else 0 or false"),
-    ):
-        bad = np.flatnonzero(keep & ~good)
-        if bad.size:
-            first = f"sample {str(names[bad[0]])!r} has {values[bad[0]]:g}"
-            raise TableError(
-                f"{column!r} must hold {wanted}; {first}, the first of {bad.size:,} such"
-            )
     if not events[keep].any():
         raise TableError(f"{event!r} is 0 for all samples: without events no two can be compared")
     outcome = as_outcome(np.column_stack([times[keep], events[keep]]), strata)
@@ -74,12 +93,12 @@ def find_times(
 def say_concordance(
     source: LabelTable | Table,
     scores: dict[str, float],
-    columns: tuple[str, str, str | None],
+    options: OutcomeOptions,
     output: Output,
 ) -> None:
     """Tell how well the scores of samples, by name, agree with their times."""
     names = np.array(list(scores))
-    keep, outcome, _, _ = find_times(source, names, columns, output)
+    keep, outcome, _, _ = find_times(source, names, options, output)
     try:
         value = concordance(outcome, np.array(list(scores.values()))[keep])
     except ValueError as error:

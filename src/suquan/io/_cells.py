@@ -21,6 +21,11 @@ def is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell) is not None
 
 
+def is_plain_number(cell: str) -> bool:
+    """Tell whether the cell is written as a number and not as an identifier such as 007."""
+    return is_number(cell) and _PLAIN_NUMBER.fullmatch(cell) is not None
+
+
 def is_suspect(cell: str) -> bool:
     """Whether a cell of text begins like a number or looks like a mark for a missing value."""
     return _SUSPECT.match(cell) is not None
@@ -43,7 +48,7 @@ def number_problem(cell: str) -> str | None:
 def label_array(cells: list[str]) -> np.ndarray:
     """Labels as float64 where all are plain numbers, otherwise as text, empty where missing."""
     known = [cell.strip(" \t") for cell in cells if cell not in MISSING]
-    if known and all(is_number(cell) and _PLAIN_NUMBER.fullmatch(cell) for cell in known):
+    if known and all(map(is_plain_number, known)):
         return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])
     return text_array(cells)
 

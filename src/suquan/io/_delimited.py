@@ -52,6 +52,7 @@ class Plan:
 def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
     """Open a CSV or TSV file."""
     header, first_line = read_header(text)
+    options = options.in_terms_of(header)
     orientation, why = choose_orientation(
         options, header, lambda: (row[0] for _, row in islice(text.rows(), 1, None))
     )

@@ -103,6 +103,7 @@ def _columns(file: Any, options: ReadOptions) -> tuple[Columns, str, str]:
     schema = file.schema_arrow
     fields = {field.name: field for field in schema}
     name = _name_column(schema)
+    options = options.in_terms_of(fields)
     absent = [c for c in (*options.label_columns, *options.ignore_columns) if c not in fields]
     refuse(absent, f"there is no column {listed(absent)}")
     data = [c for c in fields if c != name and c not in options.ignore_columns]

@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from suquan.io._errors import TableError, listed, refuse
-from suquan.io._table import as_values
+from suquan.io._table import as_values, match_name, no_feature_matches, spelling_hint
 
-FEW_ROWS = 10  # a table of so few rows is too small to be taken for genes
 VALUES = 4 * 2**20  # values of a table that are held at a time: 32 MiB of doubles
 # Words in the heading of the column of names, by what the rows then are.
 SAMPLE_WORDS = {"sample", "patient", "subject", "individual", "donor", "cell"}
@@ -108,6 +107,12 @@ class ReadOptions:
     layer: str | None = None
     features: frozenset[str] | int | None = None
 
+    def in_terms_of(self, header: Collection[str]) -> "ReadOptions":
+        """Name the columns as the header does, which may differ by case and outer blanks."""
+        named = (self.label_columns, self.ignore_columns)
+        labels, ignored = (tuple(match_name(name, header) for name in names) for names in named)
+        return replace(self, label_columns=labels, ignore_columns=ignored)
+
 
 def matrix_source(
     path: Path,
@@ -142,7 +147,7 @@ def choose_orientation(
     """Where the samples lie in a file of a kind that allows both, and who says so.
 
     As asked; or by the names of the samples, of the features, of the labels, or by the heading of the column of
-    names (the first of the header). A table of few rows has samples in rows; any other is refused.
+    names (the first of the header). One row or one column is one sample; any other table is refused.
     """
     if options.samples != "auto":
         return options.samples, "as given"
@@ -155,10 +160,12 @@ def choose_orientation(
             side = "rows" if for_rows > for_columns else "columns"
             return side, "chosen by the names of the samples"
         both = f"{for_rows} of the wanted samples name rows and as many columns"
-        refuse(for_rows, f"{both}; say where the samples lie (samples='rows' or 'columns')")
+        refuse(for_rows, f"{both}; give samples='rows' or samples='columns'")
         some = f"{len(wanted)} wanted samples ({listed(sorted(wanted), 3)})"
+        sides = f"names a row ({listed(rows(), 3)}) or a column ({listed(columns, 3)})"
         cure = "check that both files use the same sample names"
-        raise TableError(f"none of the {some} names a row or a column; {cure}")
+        hint = spelling_hint(sorted(wanted), [*rows(), *columns])
+        raise TableError("; ".join(filter(None, [f"none of the {some} {sides}", hint, cure])))
 
     def votes(described: Collection[str] | int | None) -> tuple[int, int]:
         """How much speaks for samples in rows and in columns, by what describes each sample."""
@@ -180,13 +187,18 @@ def choose_orientation(
         if for_rows != for_columns:
             return "rows" if for_rows > for_columns else "columns", f"chosen by the {what}"
     n, p = len(rows()), len(columns)
-    refuse(
-        n > FEW_ROWS,
-        f"nothing says where the samples lie; give --samples rows for {n:,} samples "
-        f"({listed(rows(), 2)}) of {p:,} features ({listed(columns, 2)}), or --samples columns for {p:,} "
-        f"samples of {n:,} features (in Python samples='rows' or 'columns')",
+    if 1 in (n, p):
+        side = "row" if n == 1 else "column"
+        return f"{side}s", f"as in every table of one {side}"
+    names = [*rows(), *columns]
+    if isinstance(options.features, frozenset) and options.features.isdisjoint(names):
+        sides = f"{listed(rows()[:1])} in its rows and {listed(columns[:1])} in its columns"
+        raise TableError(no_feature_matches(sorted(options.features), names, sides))
+    raise TableError(
+        f"cannot tell whether samples are rows or columns; give samples='rows' for {n:,} samples "
+        f"({listed(rows(), 2)}) of {p:,} features ({listed(columns, 2)}), or samples='columns' for {p:,} "
+        f"samples of {n:,} features"
     )
-    return "rows", f"as in every table of at most {FEW_ROWS} rows"
 
 
 class Tiles(AbstractContextManager):

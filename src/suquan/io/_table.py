@@ -1,7 +1,8 @@
 """The table every reader returns and every writer takes, and the rules its names obey."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -132,6 +133,32 @@ def name_problem(name: str) -> str | None:
 def repeated_names(names: Iterable[str]) -> list[str]:
     """The names that occur again."""
     return [name for name, count in Counter(names).items() if count > 1]
+
+
+def match_name(name: str, names: Collection[str]) -> str:
+    """Find a name, or the one that alone differs from it by case and outer blanks; else return it unchanged."""
+    alike = [other for other in names if other.strip().casefold() == name.strip().casefold()]
+    return alike[0] if len(alike) == 1 and name not in names else name
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[\s.-]", "", name).casefold()
+
+
+def spelling_hint(names: Iterable[str], others: Iterable[str]) -> str:
+    """Tell how many names are among the others but for case, blanks, dots and dashes; nothing if none is."""
+    known = {_bare(name): name for name in others}
+    pairs = [(name, known[_bare(name)]) for name in names if _bare(name) in known]
+    told = f"the same but for case, blanks, dots and dashes: {len(pairs)}"
+    return f"{told}, such as {quoted(pairs[0][0])} and {quoted(pairs[0][1])}" if pairs else ""
+
+
+def no_feature_matches(wanted: Sequence[str], names: Sequence[str], found: str) -> str:
+    """Say that a model's features are none of a table's names; `found` shows some of these."""
+    told = f"none of the model's {len(wanted):,} features is in the table"
+    known = f"the model has {quoted(wanted[0])}, the table {found}"
+    hint = spelling_hint(wanted, names)
+    return "; ".join(filter(None, [told, known, hint, "give the features the model's names"]))
 
 
 def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:

@@ -206,7 +206,8 @@ def open_block_table(
         has_none = matrix.kind in ("npy", "zarr") and options.ignore_columns
         refuse(has_none, "an array has no columns to ignore; leave ignore_columns out")
         samples, features, labels = matrix.names()
-        absent = listed([name for name in options.label_columns if name not in labels][:1])
+        named = options.in_terms_of(labels).label_columns
+        absent = listed([name for name in named if name not in labels][:1])
         refuse(absent, f"there is no label {absent}; there is {listed(labels) or 'none'}")
         values = _blocks(matrix, rows_per_block)
         return BlockTable(values, samples, features, labels, matrix.kind)  # type: ignore[arg-type]

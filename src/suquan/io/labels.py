@@ -1,21 +1,24 @@
 """Label files, labels matched to samples by name, and survival times turned into labels."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from suquan.io._cells import MISSING, is_number, number_problem, text_array
+from suquan.io._cells import is_plain_number, number_problem, text_array
 from suquan.io._delimited import check_width, read_header
 from suquan.io._errors import TableError, file_errors, listed, quoted, refuse
 from suquan.io._kinds import DELIMITERS, kind_of_file
-from suquan.io._table import Table, name_problem, repeated_names
+from suquan.io._table import Table, match_name, name_problem, repeated_names, spelling_hint
 from suquan.io._text import TextFile
 
-_TRUTH = {"true": "1", "false": "0"}
+# As `_key` folds them: marks of missing labels, and what tells whether an event came.
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "unknown", "notavailable", "-", "?"}
+_EVENT, _NO_EVENT = {1.0, "true", "yes", "dead"}, {0.0, "false", "no", "alive"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,7 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
     path : str or path-like
         ``.csv``, ``.tsv`` or ``.txt``, each also with ``.gz``, with a header.
     sample_column : str or None, default=None
-        The column that names the samples; None: the first.
+        The column that names the samples, if need be but for case and outer blanks; None: the first.
 
     Returns
     -------
@@ -82,9 +85,9 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
         text = TextFile(Path(path), gzipped, DELIMITERS[kind])
         header, _ = read_header(text)
         wanted = f"there is no column {quoted(sample_column)} for the sample names"
-        is_absent = sample_column not in (None, *header)
-        refuse(is_absent, f"{wanted}; the columns are {listed(header, 10)}")
-        sample = 0 if sample_column is None else header.index(sample_column)
+        named = header[0] if sample_column is None else match_name(sample_column, header)
+        refuse(named not in header, f"{wanted}; the columns are {listed(header, 10)}")
+        sample = header.index(named)
         rows: dict[str, list[str]] = {}
         lines: dict[str, int] = {}
         for line, row in islice(text.rows(), 1, None):
@@ -125,6 +128,12 @@ class SelectedLabels:
         Rows of the label file whose sample is not in the table.
     report : str
         The same in words, one line.
+    n_other : int, default=0
+        Samples of the table whose label is neither positive nor negative.
+    class_names : tuple of str, default=()
+        What 0 and 1 stand for, where a positive value was named.
+    merged : str, default=""
+        Which spellings were taken for one value, in words.
     """
 
     keep: np.ndarray
@@ -133,6 +142,9 @@ class SelectedLabels:
     n_missing: int
     n_unused: int
     report: str
+    n_other: int = 0
+    class_names: tuple[str, ...] = ()
+    merged: str = ""
 
 
 def select_labels(
@@ -141,58 +153,89 @@ def select_labels(
     *,
     sample_names: Iterable[str] | None = None,
     positive: str | float | None = None,
+    negative: Sequence[str | float] = (),
+    negative_rest: bool = False,
+    na: Sequence[str | float] = (),
+    allow_unmatched: bool = False,
 ) -> SelectedLabels:
-    """Labels of a table's samples from a column of a label file or of the table itself.
+    """Select the labels of a table's samples from a column of a label file or of the table itself.
+
+    Texts that differ by case or blanks only are one value, spelled as most often; so are "1" and "1.0".
 
     Parameters
     ----------
     source : LabelTable or Table
         Where the column is.
     column : str
-        Name of the label column.
+        Name of the label column, if need be but for case and outer blanks.
     sample_names : iterable of str or None, default=None
         Samples of the expression table, in its order; None: those of ``source``.
     positive : str, float or None, default=None
-        The value that becomes 1; every other value becomes 0. Numbers are compared as numbers ("1" is 1.0).
+        The value that becomes 1.
+    negative : sequence of str or float, default=()
+        The values that become 0; samples with other values are left out. Not needed for one other value.
+    negative_rest : bool, default=False
+        Whether all other values become 0.
+    na : sequence of str or float, default=()
+        Values that are missing, besides NA, N/A, NaN, null, none, unknown, not available, -, ? and blanks. What
+        `positive` or `negative` names is a value.
+    allow_unmatched : bool, default=False
+        Whether fewer than half of ``sample_names`` may have a row.
 
     Returns
     -------
     SelectedLabels
         ``keep``, ``y`` and what was left out.
 
+    Raises
+    ------
+    TableError
+        If the column or a value is absent, if too few samples match, or if there are more than two values and
+        neither `negative` nor `negative_rest` was given; the message lists the values with their counts.
+
     Examples
     --------
     >>> from suquan.io import LabelTable, select_labels
-    >>> labels = LabelTable(["s1", "s2", "s3", "s9"], {"relapse": ["yes", "no", "", "no"]})
+    >>> labels = LabelTable(["s1", "s2", "s3", "s9"], {"relapse": ["yes", "no", "N/A", "no"]})
     >>> selected = select_labels(
-    ...     labels, "relapse", sample_names=["s3", "s2", "s1", "s0"], positive="yes"
+    ...     labels, "relapse", sample_names=["s3", "s2", "s1", "s0"], positive="Yes"
     ... )
     >>> selected.keep.tolist(), selected.y.tolist()
     ([False, True, True, False], [0, 1])
     >>> print(selected.report)
-    2 of 4 samples have a label in 'relapse'; 1 without a row, 1 with a missing label; 1 row unused
+    2 of 4 samples have a label in 'relapse'; 1 without a row, 1 with a missing label ('N/A'); 1 row unused
     """
-    names = source.sample_names
-    wanted = names.tolist() if sample_names is None else list(sample_names)
-    origin, cells, rows = _find_column(source, column, wanted)
-    known = rows >= 0
-    refuse(
-        not known.any(),
-        f"{origin}: none of its {len(names)} samples ({listed(names, 3)}) is one of the table's "
-        f"{len(wanted)} ({listed(wanted, 3)}); check that both use the same names",
-    )
-    keep = known & (~np.isnan(cells) if cells.dtype.kind == "f" else cells != "")[rows]
-    refuse(not keep.any(), f"{origin}: column {quoted(column)} holds no label for any sample")
-    y = cells[rows[keep]]
-    y = y if positive is None else _is_positive(origin, column, y, positive)
-    n_without_row, n_missing = int((~known).sum()), int((known & ~keep).sum())
-    n_unused = len(names) - int(known.sum())
-    parts = {"without a row": n_without_row, "with a missing label": n_missing}
-    left = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
+    origin, cells, rows, hint = _find_column(source, column, sample_names, allow_unmatched)
+    known, where = rows >= 0, f"{origin}: column {quoted(column)}"
+    negative = np.atleast_1d(negative).tolist()
+    values = _fold(cells[rows[known]], na, [*([] if positive is None else [positive]), *negative])
+    refuse(not values.keys, f"{where} holds no label for any sample")
+    codes = np.full(len(rows), -1)
+    codes[known] = values.codes
+    kind: Any = float if cells.dtype.kind == "f" else str
+    y, keep = np.array(values.texts, dtype=kind)[codes], codes >= 0
+    class_names: tuple[str, ...] = ()
+    if positive is not None or negative or negative_rest:
+        marks = _marks(where, values, positive, negative, negative_rest)
+        zeros = [text for text, mark in zip(values.texts, marks, strict=False) if mark == 0]
+        refuse(not zeros, f"{where}: every label is {quoted(positive)}; two classes are needed")
+        name = values.texts[int(np.argmax(marks == 1))]
+        class_names = (zeros[0] if len(zeros) == 1 else f"not {name}", name)
+        keep &= ~np.isnan(marks[codes])
+        y = np.where(keep, marks[codes], 0).astype(np.int64)
+    parts = {
+        "without a row": ~known,
+        f"with a missing label{values.missing}": known & (codes < 0),
+        "with another label": (codes >= 0) & ~keep,
+    }
+    without_row, missing, other = (int(part.sum()) for part in parts.values())
+    left = ", ".join(f"{part.sum()} {what}" for what, part in parts.items() if part.any())
+    n_unused = len(source.sample_names) - int(known.sum())
     unused = f"{n_unused} row{'s' if n_unused > 1 else ''} unused" if n_unused else ""
     found = f"{keep.sum()} of {len(known)} samples have a label in {quoted(column)}"
-    report = "; ".join(filter(None, [found, left, unused]))
-    return SelectedLabels(keep, y, n_without_row, n_missing, n_unused, report)
+    report = "; ".join(filter(None, [found, left, unused, values.merged, hint]))
+    counts = without_row, missing, n_unused
+    return SelectedLabels(keep, y[keep], *counts, report, other, class_names, values.merged)
 
 
 def select_numbers(
@@ -201,8 +244,10 @@ def select_numbers(
     *,
     sample_names: Iterable[str] | None = None,
     truth: bool = False,
+    na: Sequence[str | float] = (),
+    allow_unmatched: bool = False,
 ) -> np.ndarray:
-    """A numeric column for a table's samples, NaN where it is missing.
+    """Select a numeric column, or one of events, for a table's samples, NaN where it is missing.
 
     Parameters
     ----------
@@ -213,7 +258,10 @@ def select_numbers(
     sample_names : iterable of str or None, default=None
         Samples of the expression table, in its order; None: those of ``source``.
     truth : bool, default=False
-        Whether the words true and false, in any case, count as 1 and 0.
+        Whether the column tells of events: 1, true, yes or dead is 1, and 0, false, no or alive is 0. For other
+        words see `select_labels`.
+    na, allow_unmatched
+        As in `select_labels`.
 
     Returns
     -------
@@ -223,54 +271,138 @@ def select_numbers(
     Examples
     --------
     >>> from suquan.io import LabelTable, select_numbers
-    >>> labels = LabelTable(["s1", "s2"], {"days": ["30", ""]})
+    >>> labels = LabelTable(["s1", "s2"], {"days": ["30", ""], "status": ["Alive", "Dead"]})
     >>> select_numbers(labels, "days", sample_names=["s2", "s1", "s0"])
     array([nan, 30., nan])
+    >>> select_numbers(labels, "status", truth=True)
+    array([0., 1.])
     """
-    origin, cells, rows = _find_column(source, column, sample_names)
+    origin, cells, rows, _ = _find_column(source, column, sample_names, allow_unmatched)
+    known = rows >= 0
     numbers = np.full(len(rows), np.nan)
-    for i in np.flatnonzero(rows >= 0):
+    if truth:
+        numbers[known] = _as_events(f"{origin}: column {quoted(column)}", cells[rows[known]], na)
+        return numbers
+    missing = _MISSING | set(map(_key, np.atleast_1d(na).tolist()))
+    for i in np.flatnonzero(known):
         cell = str(cells[rows[i]])
-        cell = _TRUTH.get(cell.lower(), cell) if truth else cell
+        if _key(cell) in missing:
+            continue
         sample = quoted(source.sample_names[rows[i]])
         where = f"{origin}: sample {sample}, column {quoted(column)}: {quoted(cell)}"
         cure = "correct it, or leave the cell empty where it is missing"
         refuse(number_problem(cell), f"{where} is not a number; {cure}")
-        numbers[i] = np.nan if cell in MISSING else float(cell)
+        numbers[i] = float(cell)
     return numbers
 
 
 def _find_column(
-    source: LabelTable | Table, column: str, sample_names: Iterable[str] | None
-) -> tuple[str, np.ndarray, np.ndarray]:
-    """Where the labels come from, in words; the column; the row of every wanted sample, -1 for none."""
+    source: LabelTable | Table,
+    column: str,
+    sample_names: Iterable[str] | None,
+    allow_unmatched: bool,
+) -> tuple[str, np.ndarray, np.ndarray, str]:
+    """Find the labels: where they come from, the column, every sample's row or -1, and a hint at names."""
     if isinstance(source, Table):
         origin, columns = "the table", source.labels
     else:
         origin, columns = source.path, source.columns
     absent = f"{origin}: there is no label column {quoted(column)}"
+    column = match_name(column, columns)
     refuse(column not in columns, f"{absent}; there is {listed(columns, 10) or 'none'}")
     names = source.sample_names.tolist()
     repeated = listed(repeated_names(names))
     refuse(repeated, f"labels: {repeated} occurs more than once; names must differ")
     places = {name: row for row, name in enumerate(names)}
-    wanted = names if sample_names is None else map(str, sample_names)
+    wanted = names if sample_names is None else list(map(str, sample_names))
     rows = np.array([places.get(name, -1) for name in wanted], dtype=np.intp)
-    return origin, columns[column], rows
+    strangers, unused = [n for n in wanted if n not in places], sorted(places.keys() - set(wanted))
+    hint, n_known = spelling_hint(strangers, unused), len(rows) - len(strangers)
+    if n_known == 0 or (2 * n_known < len(rows) and not allow_unmatched):
+        told = f"{origin}: {n_known} of the table's {len(rows)} samples have a row"
+        sides = (
+            f"without one are {listed(strangers, 3)}; unused rows are {listed(unused, 3) or 'none'}"
+        )
+        cure = "check that both use the same sample names"
+        cure += ", or give allow_unmatched=True to use these samples alone" if n_known else ""
+        raise TableError("; ".join(filter(None, [told, sides, hint, cure])))
+    return origin, columns[column], rows, hint
 
 
-def _is_positive(origin: str, column: str, y: np.ndarray, positive: str | float) -> np.ndarray:
-    """1 where the label is the positive one, equal as a number where both are numbers, otherwise as text."""
+# ------------------------------------------------------------------------------------------------ values
 
-    def value(cell: object) -> float | str:
-        return float(str(cell)) if is_number(str(cell)) else str(cell)
 
-    hits = np.array([value(cell) == value(positive) for cell in y.tolist()])
-    what = f"label in {quoted(column)} is {quoted(positive)}"
-    found = listed(np.unique(y).tolist(), 10)
-    refuse(not hits.any(), f"{origin}: no {what}; there is {found}")
-    refuse(hits.all(), f"{origin}: every {what}; two classes are needed")
-    return hits.astype(np.int64)
+def _key(cell: object) -> float | str:
+    """Fold the spellings of one value: to a number, or to text without blanks and case."""
+    text = "".join(str(cell).split()).casefold()
+    return float(text) if is_plain_number(text) else text
+
+
+class _Values(NamedTuple):
+    """The values of a column, the most frequent first, and the index of every cell's value, -1 if missing."""
+
+    keys: list[float | str]
+    texts: list[str]
+    listing: str
+    codes: np.ndarray
+    missing: str
+    merged: str
+
+
+def _fold(cells: np.ndarray, na: Sequence[str | float], named: Sequence[Any] = ()) -> _Values:
+    """Sort the cells of a column into values; `na` are missing, and the `named` are not."""
+    found, place, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    end = ".0" if found.dtype.kind == "f" else ""
+    spellings = [str(cell).removesuffix(end) for cell in found.tolist()]
+    missing = (_MISSING - set(map(_key, named))) | set(map(_key, np.atleast_1d(na).tolist()))
+    alike: dict[float | str, list[int]] = {}
+    for k in np.argsort(-counts, kind="stable").tolist():
+        alike.setdefault(_key(spellings[k]), []).append(k)
+    gaps = [spellings[k] for key in missing.intersection(alike) for k in alike.pop(key)]
+    gaps = sorted(text for text in gaps if text.strip() not in ("", "nan"))
+    keys = sorted(alike, key=lambda key: -counts[alike[key]].sum())
+    code: np.ndarray = np.full(len(spellings), -1)
+    texts, listing, merged = list[str](), list[str](), list[str]()
+    for key in keys:
+        first, *others = (spellings[k] for k in alike[key])
+        code[alike[key]] = len(texts)
+        texts.append(" ".join(first.split()))
+        listing.append(f"{quoted(texts[-1])} ({counts[alike[key]].sum():,})")
+        merged += [f"{listed(others)} counted as {quoted(texts[-1])}"] if others else []
+    more = f" and {len(keys) - 50} more" if len(keys) > 50 else ""
+    shown = f" ({listed(gaps)})" if gaps else ""
+    told = ", ".join(listing[:50]) + more
+    return _Values(keys, texts, told, code[place.ravel()], shown, ", ".join(merged))
+
+
+def _marks(
+    where: str, values: _Values, positive: Any, negative: Sequence[Any], negative_rest: bool
+) -> np.ndarray:
+    """Mark the positive value by 1, negative ones by 0, others by NaN; a last NaN is for missing cells."""
+    there_is, others = f"; there is {values.listing}", set(map(_key, negative))
+    refuse(positive is None, "negative and negative_rest stand against a positive value; give that")
+    refuse(negative and negative_rest, "negative names values, negative_rest all others; give one")
+    for value in (positive, *negative):
+        refuse(_key(value) not in values.keys, f"{where}: no label is {quoted(value)}{there_is}")
+    refuse(_key(positive) in others, f"{where}: {quoted(positive)} is both positive and negative")
+    refuse(
+        len(values.keys) > 2 and not negative and not negative_rest,
+        f"{where} holds {len(values.keys)} values: {values.listing}; give negative=VALUE for each that stands "
+        f"against {quoted(positive)}, or negative_rest=True for all others",
+    )
+    rest = np.nan if negative else 0
+    marks = [1 if key == _key(positive) else 0 if key in others else rest for key in values.keys]
+    return np.array([*marks, np.nan])
+
+
+def _as_events(where: str, cells: np.ndarray, na: Sequence[str | float] = ()) -> np.ndarray:
+    """1 for an event, 0 for none, NaN where a cell is missing."""
+    values = _fold(cells, na)
+    words = f"{where} must be 1, true, yes or dead for an event, else 0, false, no or alive"
+    cure = "name the value of an event with --event-value (in Python see select_labels)"
+    is_other = not _EVENT.union(_NO_EVENT).issuperset(values.keys)
+    refuse(is_other, f"{words}; there is {values.listing}; {cure}")
+    return np.array([*(float(key in _EVENT) for key in values.keys), np.nan])[values.codes]
 
 
 # ---------------------------------------------------------------------------------------------- survival
@@ -308,7 +440,7 @@ class SurvivalLabels:
 
 
 def survival_labels(time, event, horizon: float) -> SurvivalLabels:
-    """Two classes from survival times: event within the horizon, or event-free beyond it.
+    """Make two classes of survival times: event within the horizon, or event-free beyond it.
 
     A sample with an event at a time up to the horizon is of class 1. One that was followed for longer than
     the horizon is of class 0, whether or not an event came later. One whose follow-up ended earlier without
@@ -319,7 +451,7 @@ def survival_labels(time, event, horizon: float) -> SurvivalLabels:
     time : array-like of shape (n_samples,)
         Time to the event or to the end of follow-up, not negative; NaN where missing.
     event : array-like of shape (n_samples,)
-        1 where the event came, 0 where not; NaN where missing.
+        1, true, yes or dead where the event came; 0, false, no or alive where not; NaN where missing.
     horizon : float
         In the unit of ``time``.
 
@@ -337,25 +469,21 @@ def survival_labels(time, event, horizon: float) -> SurvivalLabels:
     >>> labels.n_event, labels.n_event_free, labels.n_censored
     (2, 2, 1)
     """
-    columns = {"time": time, "event": event}
-    for name, values in columns.items():
-        try:
-            columns[name] = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise TableError(f"{name} must hold numbers, NaN where missing") from None
-        ndim = columns[name].ndim
-        refuse(ndim != 1, f"{name} must be one-dimensional, not {ndim}")
-    time, event = columns.values()
+    try:
+        time = np.asarray(time, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TableError("time must hold numbers, NaN where missing") from None
+    event = np.asarray(event)
+    event = event if event.dtype.kind in "biuf" else event.astype(str)
+    for name, values in (("time", time), ("event", event)):
+        refuse(values.ndim != 1, f"{name} must be one-dimensional, not {values.ndim}")
     counts = f"time has {len(time)} entries, event has {len(event)}"
     refuse(time.shape != event.shape, f"{counts}; they must agree")
     is_time = np.isfinite(horizon) and horizon > 0
     refuse(not is_time, f"the horizon must be a positive time, not {horizon}")
     is_wrong = (time < 0).any() or np.isinf(time).any()
     refuse(is_wrong, "a time is negative or infinite; leave it empty where it is not known")
-    other = event[~np.isnan(event) & (event != 0) & (event != 1)][:1].tolist()
-    allowed = "event must be 1 (came), 0 (did not come) or empty (not known)"
-    if other:
-        raise TableError(f"{allowed}, not {other[0]:g}")
+    event = _as_events("event", event)
     missing = np.isnan(time) | np.isnan(event)
     late = ~missing & (time > horizon)
     came = ~missing & (time <= horizon) & (event == 1)

@@ -51,13 +51,13 @@ def read_table(
     samples : {"auto", "rows", "columns"}, default="auto"
         Where the samples lie in a CSV, TSV or Parquet file. ``"auto"``: where more of ``sample_names`` are
         found; without ``sample_names``, as ``label_columns`` or the heading of the names say (``sample``,
-        ``gene``, …); in rows, where there are at most ten. Any other table is refused, because nothing says
-        it. The other kinds have a place of their own.
+        ``gene``, …); one row or one column is one sample. Any other table is refused. The other kinds have a
+        place of their own.
     sample_names : iterable of str or None, default=None
         Names of samples that are expected, for instance those of a label file.
     label_columns : iterable of str, default=()
         Columns (rows, where samples lie in columns) that are labels and no features. Columns of text are
-        labels without being named here.
+        labels without being named here. Names may differ from the header's by case and outer blanks.
     ignore_columns : iterable of str, default=()
         Columns that are not read.
     layer : str or None, default=None
@@ -174,7 +174,8 @@ def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
             source = TEXT_OPENERS[kind](text, kind, options)
         else:
             source = OPENERS[kind](path, kind, options)
-        absent = listed(name for name in options.label_columns if name not in source.labels)
+        named = options.in_terms_of(source.labels).label_columns
+        absent = listed(name for name in named if name not in source.labels)
         found = listed(source.labels) or "none"
         refuse(kind in OWN_PLACE and absent, f"there is no label {absent}; there is {found}")
     return source
