@@ -190,7 +190,7 @@ def test_mistakes_are_one_line(data, tmp_path):
         (
             "months",
             "months",
-            "column 'months' must be 1, true, yes or dead for an event",
+            "'months' must be 1, true, yes or dead for an event",
         ),
         ("before", "relapsed", "'before' must hold times, 0 or more; sample 'patient"),
         ("months", "nobody", "'nobody' is 0 for all samples: without events"),

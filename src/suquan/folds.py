@@ -451,7 +451,7 @@ def make_splits(
                 raise ValueError(
                     "calibration needs at least two test samples of each class in every fold; split "
                     f"{number} of {name} has {counts.min()} of class {classes.tolist()[np.argmin(counts)]!r}. "
-                    "Use fewer folds, give more samples, or choose calibration=None (--calibration none)."
+                    "Use fewer folds, give more samples, or choose calibration=None."
                 )
     return splits
 

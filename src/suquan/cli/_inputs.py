@@ -11,7 +11,7 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from suquan._dask.collections import compute, take_rows
 from suquan.cli._options import Folds, LabelOptions, ModelOptions, TableOptions
 from suquan.cli._output import Output
-from suquan.cli._survival import find_events, find_times, select_classes
+from suquan.cli._survival import find_events, find_times
 from suquan.folds import RepeatedGroupFolds, leave_out_splits
 from suquan.io import BlockTable, LabelTable, Table, TableError, open_block_table, read_table
 from suquan.io import labels as label_files
@@ -238,7 +238,12 @@ def _find_classes(
 ) -> Found:
     """Classes by the values of one column."""
     column, positive = str(options.label), options.positive
-    selected = select_classes(source, column, names, options, positive)
+    rules: dict[str, Any] = {
+        "negative": options.negative or (),
+        "negative_rest": options.negative_rest,
+    }
+    rules |= {"sample_names": names, "positive": positive, **options.rules}
+    selected = label_files.select_labels(source, column, **rules)
     output.say(selected.report)
     if positive is not None:
         return selected.keep, selected.y, list(selected.class_names), {"label": column}

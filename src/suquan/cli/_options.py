@@ -119,7 +119,7 @@ class Options:
             name, value = found["name"], found["value"]
             if name not in names or (value is None and "_" not in name):
                 return found[0]
-            end = "" if value in (None, "True") else f" {value}"
+            end = "" if value in (None, "True") else f" {value.replace('None', 'none')}"
             return f"--{names[name].replace('_', '-')}{end}"
 
         return re.sub(PARAMETER, option, text)
@@ -191,7 +191,8 @@ class OutcomeOptions(Options):
     @property
     def label_columns(self) -> list[str]:
         """Names of the columns that are read."""
-        return [name for name in (self.time, self.event, self.strata) if name is not None]
+        columns = [getattr(self, "label", None), self.time, self.event, self.strata]
+        return [name for name in columns if name is not None]
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -236,11 +237,6 @@ class LabelOptions(OutcomeOptions):
         names = [*get_annotations(LabelOptions), *get_annotations(OutcomeOptions)]
         given = {name: getattr(self, name) for name in names if name != "labels"}
         return {name: value for name, value in given.items() if value is not None}
-
-    @property
-    def label_columns(self) -> list[str]:
-        """Names of the columns that are read."""
-        return [*([] if self.label is None else [self.label]), *super().label_columns]
 
 
 @dataclass(frozen=True, kw_only=True)

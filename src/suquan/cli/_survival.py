@@ -14,21 +14,6 @@ from suquan.survival import as_outcome, concordance, strata_of
 Found = tuple[np.ndarray, np.ndarray, list[str], dict[str, Any]]
 
 
-def select_classes(
-    source: LabelTable | Table,
-    column: str,
-    names: np.ndarray,
-    options: OutcomeOptions,
-    positive: str | None,
-) -> label_files.SelectedLabels:
-    """Select the labels in a column, as classes where a positive value is given."""
-    against: dict[str, Any] = {"negative": options.negative or ()}
-    against |= {"negative_rest": options.negative_rest, **options.rules}
-    return label_files.select_labels(
-        source, column, sample_names=names, positive=positive, **against
-    )
-
-
 def find_events(
     source: LabelTable | Table, names: np.ndarray, options: OutcomeOptions, output: Output
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -37,12 +22,9 @@ def find_events(
     rules = {"sample_names": names, **options.rules}
     times = label_files.select_numbers(source, time, **rules)
     known = label_files.select_labels(source, event, **rules)
-    if options.event_value is None:
-        events = label_files.select_numbers(source, event, truth=True, **rules)
-    else:
-        chosen = select_classes(source, event, names, options, options.event_value)
-        events = np.full(len(names), np.nan)
-        events[chosen.keep] = chosen.y
+    events = np.full(len(names), np.nan)
+    against = options.event_value, options.negative or (), options.negative_rest
+    events[known.keep] = label_files.as_events(f"{event!r}", known.y, (), *against)
     kinds = np.select([events == 1, events == 0], ["an event", "none"], "left out")[known.keep]
     counts = Counter(zip(known.y.tolist(), kinds.tolist(), strict=True))
     if not {word for word, _ in counts} <= {"0", "1", 0.0, 1.0}:

@@ -173,7 +173,8 @@ def select_labels(
     positive : str, float or None, default=None
         The value that becomes 1.
     negative : sequence of str or float, default=()
-        The values that become 0; samples with other values are left out. Not needed for one other value.
+        The values that become 0; samples with other values are left out. If there are more than two values, an
+        error that lists them asks for it or for `negative_rest`.
     negative_rest : bool, default=False
         Whether all other values become 0.
     na : sequence of str or float, default=()
@@ -186,12 +187,6 @@ def select_labels(
     -------
     SelectedLabels
         ``keep``, ``y`` and what was left out.
-
-    Raises
-    ------
-    TableError
-        If the column or a value is absent, if too few samples match, or if there are more than two values and
-        neither `negative` nor `negative_rest` was given; the message lists the values with their counts.
 
     Examples
     --------
@@ -281,7 +276,7 @@ def select_numbers(
     known = rows >= 0
     numbers = np.full(len(rows), np.nan)
     if truth:
-        numbers[known] = _as_events(f"{origin}: column {quoted(column)}", cells[rows[known]], na)
+        numbers[known] = as_events(f"{origin}: column {quoted(column)}", cells[rows[known]], na)
         return numbers
     missing = _MISSING | set(map(_key, np.atleast_1d(na).tolist()))
     for i in np.flatnonzero(known):
@@ -320,9 +315,8 @@ def _find_column(
     hint, n_known = spelling_hint(strangers, unused), len(rows) - len(strangers)
     if n_known == 0 or (2 * n_known < len(rows) and not allow_unmatched):
         told = f"{origin}: {n_known} of the table's {len(rows)} samples have a row"
-        sides = (
-            f"without one are {listed(strangers, 3)}; unused rows are {listed(unused, 3) or 'none'}"
-        )
+        sides = f"without one are {listed(strangers, 3)}"
+        sides += f"; unused rows are {listed(unused, 3)}" if unused else ""
         cure = "check that both use the same sample names"
         cure += ", or give allow_unmatched=True to use these samples alone" if n_known else ""
         raise TableError("; ".join(filter(None, [told, sides, hint, cure])))
@@ -395,9 +389,17 @@ def _marks(
     return np.array([*marks, np.nan])
 
 
-def _as_events(where: str, cells: np.ndarray, na: Sequence[str | float] = ()) -> np.ndarray:
-    """1 for an event, 0 for none, NaN where a cell is missing."""
+def as_events(
+    where: str,
+    cells: np.ndarray,
+    na: Sequence[str | float] = (),
+    positive: Any = None,
+    *against: Any,
+) -> np.ndarray:
+    """1 for an event, 0 for none, NaN if missing or another value; `against`: negative, negative_rest."""
     values = _fold(cells, na)
+    if positive is not None:
+        return _marks(where, values, positive, *against)[values.codes]
     words = f"{where} must be 1, true, yes or dead for an event, else 0, false, no or alive"
     cure = "name the value of an event with --event-value (in Python see select_labels)"
     is_other = not _EVENT.union(_NO_EVENT).issuperset(values.keys)
@@ -483,7 +485,7 @@ def survival_labels(time, event, horizon: float) -> SurvivalLabels:
     refuse(not is_time, f"the horizon must be a positive time, not {horizon}")
     is_wrong = (time < 0).any() or np.isinf(time).any()
     refuse(is_wrong, "a time is negative or infinite; leave it empty where it is not known")
-    event = _as_events("event", event)
+    event = as_events("event", event)
     missing = np.isnan(time) | np.isnan(event)
     late = ~missing & (time > horizon)
     came = ~missing & (time <= horizon) & (event == 1)
