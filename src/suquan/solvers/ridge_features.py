@@ -312,7 +312,8 @@ class FeatureSolver:
         constants = [problem.penalised(point) for point in sums.points(fits, theta, scores)]
         if start is None or start.w is None or start.w.shape != theta[0, :, :-1].shape:
             return constants
-        theta[:] = theta_of(start, self.design.offset, problem.balanced)
+        # A new array: the constants hold views of the old one.
+        theta = np.repeat(theta_of(start, self.design.offset, problem.balanced)[None], len(S), 0)
         known = start.design is self
         scores = np.ravel(start.u)[None] if known else sums.scores(theta[:1])
         points = sums.points(fits, theta, np.repeat(scores, len(S), axis=0))
