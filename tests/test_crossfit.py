@@ -1,11 +1,15 @@
 """Cross-fitting: the fold models are those of separate fits, and folds that cannot be had learn nothing."""
 
+import re
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 
-from suquan import SuquanClassifier, SuquanCox, SuquanRegressor
+from suquan import SuquanClassifier, SuquanClassifierCV, SuquanCox, SuquanRegressor
 
 KINDS = ("logistic", "softmax", "squared", "huber", "poisson", "cox")
 
@@ -81,3 +85,59 @@ def test_fold_models_are_those_of_separate_fits(kind, seeds):
         ]
         expected = sum(losses) / sum(len(test) for _, test in folds)
         np.testing.assert_allclose(model.objective_history_[0], expected, rtol=1e-6, err_msg=seed)
+
+
+def keeps_its_start(model, X, y, groups=None):
+    """The fit warns once, and is that of the initial target."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y, groups=groups)
+    assert [str(one.message)[:16] for one in caught] == ["cannot cross-fit"]
+    start = clone(model).set_params(method="fixed").fit(X, y)
+    np.testing.assert_array_equal(model.target_quantiles_, start.target_quantiles_)
+    np.testing.assert_array_equal(model.coef_, start.coef_)
+    assert model.n_rounds_ == 0
+    return str(caught[0].message)
+
+
+def test_folds_that_train_without_a_class_learn_nothing():
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.standard_normal((40, 6)), np.repeat([0, 1], 20), np.repeat(np.arange(8), 5)
+    own = np.where(y == 1, 9, groups)  # one group has all of a class
+    of_fold = r"a fold leaves no training sample of some class"
+    assert re.search(of_fold, keeps_its_start(SuquanClassifier(random_state=0), X, y, own))
+    rows = np.arange(40)
+    given = [(rows[k:], rows[:k]) for k in (10, 20)]
+    assert re.search(of_fold, keeps_its_start(SuquanClassifier(cv=given), X, y))
+    classes = np.repeat([0, 1, 2, 2], 10)
+    own = np.where(classes == 1, 9, groups)
+    assert re.search(of_fold, keeps_its_start(SuquanClassifier(random_state=0), X, classes, own))
+    learned = SuquanClassifier(random_state=0, alpha=1e-3).fit(X, y, groups=groups)
+    assert learned.n_rounds_ == 1
+
+
+def test_folds_that_train_without_an_event_learn_nothing():
+    rng = np.random.default_rng(0)
+    X, event = rng.standard_normal((40, 6)), np.arange(40) % 4 == 0
+    y, groups = np.column_stack([1.0 + rng.permutation(40), event]), np.arange(40) // 4
+    message = keeps_its_start(SuquanCox(random_state=0), X, y, np.where(event, 99, groups))
+    assert "with an event" in message
+
+
+def test_too_few_members_learn_nothing():
+    X, y = np.random.default_rng(0).standard_normal((20, 6)), np.arange(20) < 1
+    assert "too few members" in keeps_its_start(SuquanClassifier(random_state=0), X, y)
+    everyone = np.zeros(20)
+    assert "too few members" in keeps_its_start(SuquanRegressor(), X, X[:, 0], everyone)
+
+
+@pytest.mark.filterwarnings("ignore:cannot cross-fit")
+def test_selection_keeps_the_start_where_no_folds_can_be_fitted():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 50)), np.repeat([0, 1], 20)
+    groups = np.where(y == 1, 20 + np.arange(40) // 10, np.arange(40) // 2)
+    model = SuquanClassifierCV(cv=2, crossfit_cv=2, alphas=2, smoothnesses=1, random_state=0)
+    assert model.fit(X, y, groups=groups).departure_ == 0.0
+    departures = model.cv_results_["param_departure"]
+    scores = [model.cv_results_["mean_test_score"][departures == at] for at in (0.0, 0.5, 1.0)]
+    np.testing.assert_array_equal(scores[1:], [scores[0]] * 2)

@@ -229,7 +229,7 @@ def compare(
         inner_cv=inner_cv,
         scorer=OutputScorer.of(estimator, scoring, data),
         scoring=scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score"),
-        alphas=alpha_grid(alphas, p),
+        alphas=alpha_grid(alphas, p, unit=settings.penalty_units(data.units)[0]),
         given_alphas=alphas,
         smoothnesses=smoothness_grid(smoothnesses, p),
         automatic_smoothnesses=isinstance(smoothnesses, Integral),
@@ -450,10 +450,17 @@ class _Study:
 
     def _candidates(self, methods: list[Method], smoothnesses: np.ndarray) -> list[Candidate]:
         """Grids of learned methods."""
-        settings = self.settings
-        alphas = partial(alpha_grid, self.given_alphas, self.data.operator.n_features)
-        rounds, n_targets = settings.max_rounds, settings.n_targets
-        return make_candidates(methods, alphas, smoothnesses, rounds, n_targets, self.departures)
+        settings, units, p = self.settings, self.data.units, self.data.operator.n_features
+        return make_candidates(
+            methods,
+            lambda method: alpha_grid(
+                self.given_alphas, p, method, settings.with_method(method).penalty_units(units)[0]
+            ),
+            smoothnesses,
+            settings.max_rounds,
+            settings.n_targets,
+            self.departures,
+        )
 
     def _run_fixed(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
         """Raw samples, or one fixed target: one design per training set, all alphas along one path."""
@@ -475,19 +482,23 @@ class _Study:
     ) -> list[np.ndarray]:
         """Outputs for test samples along the alphas; from sub-blocks of one Gram matrix where there is one."""
         data, settings, gram = self.data, self.settings, self.grams.get(name)
-        weights = data.weights_in(settings, train)
+        weights, own = data.weights_in(settings, train), settings.in_units(data.units)
         if gram is None:
             A, A_test = self._samples(name, train, test)
-            design = make_design(A, settings.l1_ratio, settings.fit_intercept)
+            design = make_design(A, own.l1_ratio, settings.fit_intercept)
         else:
-            own, A_test = gram[np.ix_(train, train)], gram[np.ix_(test, train)]
-            design = RidgeDesign.from_gram(own, fit_intercept=settings.fit_intercept)
+            G, A_test = gram[np.ix_(train, train)], gram[np.ix_(test, train)]
+            design = RidgeDesign.from_gram(G, fit_intercept=settings.fit_intercept)
         fits = design.solve_path(
-            data.loss, data.y[train], weights / weights.sum(), alphas.tolist(),
+            data.loss, data.y[train], weights / weights.sum(),
+            (alphas / settings.penalty_units(data.units)[0]).tolist(),
             tol=W_TOL, max_iter=settings.max_iter,
         )  # fmt: skip
         coefficients = [fit.w if gram is None else fit.dual for fit in fits]
-        return [A_test @ np.asarray(w).T + fit.b for w, fit in zip(coefficients, fits, strict=True)]
+        return [
+            data.units.centre + data.units.scale * (A_test @ np.asarray(w).T + fit.b)
+            for w, fit in zip(coefficients, fits, strict=True)
+        ]
 
     def _samples(
         self, name: str, train: np.ndarray, test: np.ndarray

@@ -23,9 +23,10 @@ from suquan.objective import Splits
 def crossfit_splits(
     settings: Any, loss: Loss, y: np.ndarray, groups: Any, used: np.ndarray
 ) -> Splits | None:
-    """Folds of a cross-fitted method over the samples `used`; None without cross-fitting or two folds.
+    """Folds of a cross-fitted method over the samples `used`; None without cross-fitting.
 
-    Training samples are given by a mask, test samples by their numbers.
+    Training samples are given by a mask, test samples by their numbers. No folds, with a warning, where a model
+    cannot be fitted in every fold: nothing is learned then.
     """
     if not settings.method.is_crossfit:
         return None
@@ -33,7 +34,34 @@ def crossfit_splits(
     if isinstance(settings.cv, Integral):
         # Drawn among the used samples, so that the others are as if absent.
         groups = None if groups is None else groups[used]
-        return _random_splits(settings, loss, y[used], groups)
+        splits = _random_splits(settings, loss, y[used], groups)
+    else:
+        splits = _given_splits(settings, loss, y, groups, used)
+    reason = "the smallest class or the groups have too few members for 2 folds"
+    if splits:
+        if all(_can_teach(loss, y[used], train) for train, _ in splits):
+            return splits
+        reason = "a fold leaves no training sample of some class, or with an event"
+    warnings.warn(
+        f"cannot cross-fit: {reason}. The initial target is kept; use other folds or more samples, or "
+        "method='joint', which learns in-sample.",
+        stacklevel=4,
+    )
+    return []
+
+
+def _can_teach(loss: Loss, y: np.ndarray, train: np.ndarray) -> bool:
+    """Check that the training samples of a fold have all classes, or an event to compare with others."""
+    if loss.is_classification:
+        return bool(np.isin(y, y[train]).all())
+    ones = np.ones(np.count_nonzero(train))
+    return not loss.couples_samples or loss.value(y[train], 0.0 * ones, ones) > 0.0
+
+
+def _given_splits(
+    settings: Any, loss: Loss, y: np.ndarray, groups: np.ndarray | None, used: np.ndarray
+) -> Splits:
+    """Folds of a splitter, or given ones."""
     place = np.where(used, np.cumsum(used) - 1, -1)
     splits = []
     splitter = check_cv(settings.cv, y, classifier=loss.is_classification)
@@ -55,23 +83,15 @@ def _mask(rows: np.ndarray, n_samples: int) -> np.ndarray:
     return mask
 
 
-def _random_splits(
-    settings: Any, loss: Loss, y: np.ndarray, groups: np.ndarray | None
-) -> Splits | None:
-    """`n_repeats` random partitions in at most `cv` folds."""
+def _random_splits(settings: Any, loss: Loss, y: np.ndarray, groups: np.ndarray | None) -> Splits:
+    """`n_repeats` random partitions in at most `cv` folds; none where there cannot be two."""
     n_folds = min(int(settings.cv), len(y) if groups is None else len(np.unique(groups)))
     classes = classes_of_folds(loss, y, n_folds)
     stratified = classes is not None
     if classes is not None:
         n_folds, y = min(n_folds, int(np.unique(classes, return_counts=True)[1].min())), classes
     if n_folds < 2:
-        others = "has" if groups is None else "or the groups have"
-        warnings.warn(
-            f"cannot cross-fit: the smallest class {others} too few members for 2 folds. The target is "
-            "learned in-sample instead; give more samples, or choose method='joint'.",
-            stacklevel=5,
-        )
-        return None
+        return []
     if groups is None:
         kind = StratifiedKFold if stratified else KFold
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -20,7 +20,14 @@ from sklearn.utils import check_consistent_length, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from suquan.crossfit import crossfit_splits
-from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
+from suquan.losses import (
+    CLASSIFICATION_LOSSES,
+    REGRESSION_LOSSES,
+    Loss,
+    Units,
+    make_loss,
+    standardise,
+)
 from suquan.matrix_model import MatrixFit, MatrixProblem, fit_targets
 from suquan.methods import Method, resolve_method
 from suquan.objective import (
@@ -124,6 +131,21 @@ class Settings:
         n_targets = self.n_targets if method.norm == "trace" else None
         return replace(self, method=method, n_targets=n_targets)
 
+    def penalty_units(self, units: Units) -> tuple[float, float]:
+        """Units of alpha (the scale of the labels for an l1 or a trace norm) and of the smoothness."""
+        norm = self.method.norm
+        ratio = float(norm == "trace") if norm else self.l1_ratio
+        of_alpha = units.scale / (units.scale * (1.0 - ratio) + ratio)
+        return of_alpha, 1.0 if norm else max(units.square, float(np.finfo(float).tiny))
+
+    def in_units(self, units: Units) -> Settings:
+        """The same with the penalties of a fit to labels in these units."""
+        of_alpha, of_smoothness = self.penalty_units(units)
+        alpha = self.alpha and self.alpha / of_alpha
+        smoothness = self.smoothness and min(self.smoothness / of_smoothness, 1e100)
+        l1_ratio = self.l1_ratio / (units.scale * (1.0 - self.l1_ratio) + self.l1_ratio)
+        return replace(self, alpha=alpha, smoothness=smoothness, l1_ratio=l1_ratio)
+
     @property
     def start(self) -> Any:
         """Where rounds start: the method's own start, or `init`."""
@@ -172,6 +194,8 @@ class Samples:
         Samples that count: neither their weight nor that of their class is 0.
     loss : Loss
     classes : ndarray of shape (n_classes,) or None
+    units : Units
+        Of `y` and of `loss`.
     """
 
     X: Any
@@ -181,6 +205,7 @@ class Samples:
     used: np.ndarray
     loss: Loss
     classes: np.ndarray | None
+    units: Units = field(default=Units(), kw_only=True)
 
 
 def forget(estimator: Any) -> None:
@@ -209,7 +234,8 @@ def encode(estimator: Any, settings: Settings, X: Any, y: Any, sample_weight: An
     n_classes = len(np.unique(labels[used])) if has_classes else None
     loss = task_loss(settings.loss, has_classes, n_classes, settings.huber_delta)
     loss, y, classes = loss.encode(labels, used)
-    return Samples(X, labels, y, weights, used, loss, classes)
+    loss, y, units = standardise(loss, y, np.where(used, weights, 0.0), settings.fit_intercept)
+    return Samples(X, labels, y, weights, used, loss, classes, units=units)
 
 
 def task_loss(loss: Any, has_classes: bool, n_classes: int | None, huber_delta: float) -> Loss:
@@ -421,12 +447,13 @@ def fit_samples(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any)
     used = slice(None) if np.all(samples.used) else samples.used
     X, y = samples.X[used], samples.y[used]
     weights = fit_weights(settings, samples.weights, samples.labels)[used]
-    problem = make_problem(settings, rank(settings, X, names), loss, y, weights)
+    units = samples.units
+    problem = make_problem(settings.in_units(units), rank(settings, X, names), loss, y, weights)
     learn = partial(learn_target, X, operator=problem.operator, sample_weight=weights)
     g = make_start(settings, X.shape[1], problem.n_knots, learn)
     problem = scale_features(settings, problem, g)
     del X, learn, samples  # a copy that validation made is not needed any more
-    solve(estimator, settings, problem, g, splits, classes)
+    solve(estimator, settings, problem, g, splits, classes, units)
 
 
 def solve(
@@ -436,30 +463,36 @@ def solve(
     g: np.ndarray,
     splits: Splits | None,
     classes: np.ndarray | None,
+    units: Units,
 ) -> None:
     """Do the rounds from the start g, warn about what went wrong, and set the estimator's attributes."""
     if problem.operator.is_constant:
         warn_nothing_to_rank()
     fit: JointFit
+    steps, scale, square = replace(settings.steps, unit=units.square), units.scale, units.square
     if settings.method.norm:
-        fit = fit_targets(problem, g, settings.n_targets, settings.steps)
+        fit = fit_targets(problem, g, settings.n_targets, steps)
     elif problem.operator.is_constant:
         fit = intercept_only(problem, g)
     else:
         if settings.method.is_spectral:
             g, estimator.singular_values_ = _spectral_start(problem)
-        fit = fit_method(problem, g, settings.steps, splits)
+        fit = fit_method(problem, g, steps, splits)
     _warn_about(fit, settings)
     if classes is not None:
         estimator.classes_ = classes
     estimator.target_knots_, estimator.target_quantiles_ = fit.g, problem.expand(fit.g)
     if isinstance(fit, MatrixFit):
-        estimator.n_targets_, estimator.singular_values_ = len(fit.g), fit.singular_values
-        estimator.duality_gap_ = fit.gap
+        estimator.n_targets_, estimator.singular_values_ = len(fit.g), scale * fit.singular_values
+        estimator.duality_gap_ = square * fit.gap
         estimator.target_quantiles_ = estimator.target_quantiles_[: fit.n_shown]
-    estimator.coef_, estimator.intercept_ = problem.operator.unscale(fit.w), fit.b
-    estimator.alpha_, estimator.smoothness_ = problem.alpha, problem.smoothness
-    estimator.objective_, estimator.objective_history_ = fit.objective, np.array(fit.history)
+    estimator.coef_ = scale * problem.operator.unscale(fit.w)
+    estimator.intercept_ = units.centre + scale * fit.b
+    estimator.alpha_ = float(settings.alpha or problem.alpha * settings.penalty_units(units)[0])
+    smoothness = settings.smoothness or problem.smoothness * square
+    estimator.smoothness_ = float(problem.smoothness and smoothness)
+    estimator.objective_ = square * fit.objective
+    estimator.objective_history_ = square * np.array(fit.history)
     estimator.n_rounds_, estimator.n_iter_ = fit.n_rounds, fit.n_iter
 
 

@@ -100,6 +100,11 @@ class RankedData(Samples):
     def of(cls, settings: Settings, samples: Samples, groups: Any = None) -> RankedData:
         """Rank validated samples."""
         groups = None if groups is None else check_groups("groups", groups, len(samples.y))
+        if not np.finfo(float).tiny <= samples.units.square < np.inf:
+            spread = f"{samples.units.scale:.0e}"
+            raise ValueError(
+                f"y varies by {spread}, whose square is out of range; divide y by {spread}."
+            )
         return cls(**vars(samples), operator=rank(settings, samples.X), groups=groups)
 
     def with_knot_grams(
@@ -138,7 +143,8 @@ class RankedData(Samples):
     def smoothness_unit(self, settings: Settings, rows: np.ndarray) -> float:
         """What useful strengths of smoothness grow with, from the samples `rows`."""
         rows = rows[self.used[rows]]
-        return self.loss.smoothness_unit(self.y[rows], self.weights_in(settings, rows))
+        unit = self.loss.smoothness_unit(self.y[rows], self.weights_in(settings, rows))
+        return self.units.square * unit
 
     def fit(
         self, settings: Settings, candidates: Sequence[Candidate], train: np.ndarray
@@ -167,7 +173,13 @@ class RankedData(Samples):
         self, settings: Settings, candidates: list[Candidate], X: np.ndarray
     ) -> list[tuple[np.ndarray, JointFit]]:
         """Fits of one method to all samples here, whose values are X."""
-        problem = make_problem(settings, self.operator, self.loss, self.y, self.weights)
+        own = settings.in_units(self.units)
+        problem = make_problem(own, self.operator, self.loss, self.y, self.weights)
+        of_alpha, of_smoothness = settings.penalty_units(self.units)
+        candidates = [
+            c._replace(alpha=c.alpha / of_alpha, smoothness=c.smoothness / of_smoothness)
+            for c in candidates
+        ]
         if self.grams is not None:
             problem = (
                 problem.with_blocks(self.grams)
@@ -235,12 +247,13 @@ class RankedData(Samples):
         """Outputs of fits to the samples `train` for the samples `test`, each (n_test, n_outputs)."""
         held_out, own = self.operator.take(test), train[self.used[train]]
         cross = None if self.grams is None else self.grams[np.ix_(test, own)]
-        return [
+        scores = [
             held_out.scores(fit.w, f) + fit.b
             if cross is None or fit.dual is None
             else knot_products(cross, fit.g)[1] @ fit.dual.T + fit.b
             for f, fit in fits
         ]
+        return [self.units.centre + self.units.scale * u for u in scores]
 
 
 class RepeatedGroupFolds:

@@ -257,7 +257,8 @@ default="crossfit"
         Learn f as a piecewise linear function with this many node values; None: one value per feature, at most
         16 for "multi" and "matrix".
     cv : int, splitter or iterable of splits, default=5
-        Folds of "crossfit": stratified for classes, always shuffled; fewer where a class has fewer members.
+        Folds of "crossfit": stratified for classes, always shuffled; fewer if a class has fewer members. If the
+        training samples of a fold lack a class, nothing is learned, with a warning.
     n_repeats : int, default=3
         Random partitions of "crossfit" for an integer `cv`; their rows are stacked in one f-step.
     ties : {"average", "first", "mean_rank"}, default="average"
@@ -450,7 +451,9 @@ class SuquanRegressor(RegressorMixin, SuquanModel):
 
     where Φ_f(x) = f[rank(x)], ℓ(y, u) = (y − u)² or another `loss`, and
     Ω(w) = (1 − l1_ratio)·‖w‖² + l1_ratio·‖w‖₁. The returned (w, b) are optimal for the returned f. Strictly
-    increasing transformations of a sample change nothing.
+    increasing transformations of a sample change nothing. The default fit to a·y + b predicts a times the
+    prediction plus b. Given penalties are in the units of y, as in J: the same fit needs a·alpha for the l1
+    norm (also of "multi"), a²·smoothness and a·huber_delta.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ protocol: an object of a class that follows it can be given to the estimators as
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -502,6 +502,32 @@ def _share(a: Array, s: Array) -> Array:
 def _is_outside(q: Array) -> bool:
     """Whether some q lies outside [0, 1] by more than rounding."""
     return bool(np.any(q < -_ROUNDING) or np.any(q > 1.0 + _ROUNDING))
+
+
+class Units(NamedTuple):
+    """Units of labels in a fit, z = (y − centre) / scale, and the scale's square."""
+
+    centre: float = 0.0
+    scale: float = 1.0
+    square: float = 1.0
+
+
+def standardise(loss: Loss, y: Array, weights: Array, centred: bool) -> tuple[Loss, Array, Units]:
+    """Shift and scale the labels of squared and Huber losses, so that fits to a·y + b follow a and b.
+
+    The labels get the root mean square 1, and the mean 0 if they are `centred`. Other losses stay as they are.
+    """
+    used = weights > 0.0
+    if type(loss) not in (Squared, Huber) or not np.any(y[used]):
+        return loss, y, Units()
+    s, largest = weights[used] / weights.sum(), float(np.abs(y[used]).max())
+    z = y[used] / largest  # squares of y itself may overflow, or vanish
+    centre = (float(z[0]) if np.ptp(z) == 0.0 else float(s @ z)) if centred else 0.0
+    deviation, tiny = float(np.sqrt(s @ (z - centre) ** 2)), float(np.finfo(float).tiny)
+    centre, scale = centre * largest, max(deviation * largest, tiny) if deviation > 0.0 else 1.0
+    if isinstance(loss, Huber):
+        loss = replace(loss, delta=loss.delta / scale)
+    return loss, (np.where(used, y, centre) - centre) / scale, Units(centre, scale, scale * scale)
 
 
 # -- folds ------------------------------------------------------------------------------------------

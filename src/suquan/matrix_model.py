@@ -364,9 +364,8 @@ def fit_multi(
         history.append(state.objective)
         gap, norms, vectors = _certificate(problem, state)
         n_rounds += 1
-        steps.report(
-            f"round {n_rounds}: J = {state.objective:.8g}, gap {gap:.1e}, {len(state.sigma)} targets"
-        )
+        told = f"J = {steps.unit * state.objective:.8g}, gap {steps.unit * gap:.1e}"
+        steps.report(f"round {n_rounds}: {told}, {len(state.sigma)} targets")
         least = (0.0 if n_targets is None else 0.1 * tol) * state.objective
         n_idle = n_idle + 1 if before - state.objective <= least else 0
         if n_idle == _IDLE:

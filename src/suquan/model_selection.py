@@ -45,8 +45,10 @@ _TIE = 1e-12
 # -- grids ------------------------------------------------------------------------------------------
 
 
-def alpha_grid(alphas: Any, n_features: int, method: Method | None = None) -> np.ndarray:
-    """Increasing strengths: `alphas` values spread over 10⁻⁶ p … 10⁻¹ p, or the given ones.
+def alpha_grid(
+    alphas: Any, n_features: int, method: Method | None = None, unit: float = 1.0
+) -> np.ndarray:
+    """Increasing strengths: `alphas` values spread over 10⁻⁶ p … 10⁻¹ p units, or the given ones.
 
     For "matrix" they are spread over 10⁻⁵ p … p, for "multi" over 3·10⁻⁴ √p … 10⁻¹ √p.
     """
@@ -55,9 +57,9 @@ def alpha_grid(alphas: Any, n_features: int, method: Method | None = None) -> np
         return given
     norm = None if method is None else method.norm
     if norm == "trace":
-        return np.geomspace(*ALPHA_RANGE_TRACE, n_values) * np.sqrt(n_features)
+        return np.geomspace(*ALPHA_RANGE_TRACE, n_values) * np.sqrt(n_features) * unit
     limits = ALPHA_RANGE_FROBENIUS if norm else ALPHA_RANGE
-    return np.geomspace(*limits, n_values) * n_features
+    return np.geomspace(*limits, n_values) * n_features * unit
 
 
 def smoothness_grid(smoothnesses: Any, n_features: int, unit: float = 1.0) -> np.ndarray:
@@ -286,12 +288,14 @@ class SelectionMixin:
         if samples.classes is not None:
             check_calibration(self.calibration, len(samples.classes))
         data = RankedData.of(settings, samples, groups)
-        everyone = np.arange(len(data.y))
+        everyone, p = np.arange(len(data.y)), self.n_features_in_
         unit = data.smoothness_unit(settings, everyone)
         candidates = make_candidates(
             list(given.values()),
-            lambda method: alpha_grid(self.alphas, self.n_features_in_, method),
-            smoothness_grid(self.smoothnesses, self.n_features_in_, unit),
+            lambda method: alpha_grid(
+                self.alphas, p, method, settings.with_method(method).penalty_units(data.units)[0]
+            ),
+            smoothness_grid(self.smoothnesses, p, unit),
             self.max_rounds,
             self.n_targets,
             self.departures,

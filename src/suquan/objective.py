@@ -285,6 +285,8 @@ class Steps:
         Whether the out-of-fold loss is also computed after the only round, where nothing depends on it.
     departure : float
         Part of the way from the start to the learned target that is gone.
+    unit : float
+        Unit of the objectives that are reported.
     """
 
     target_set: Any
@@ -294,6 +296,7 @@ class Steps:
     report: Callable[[str], None] = silent
     tracks_last: bool = True
     departure: float = 1.0
+    unit: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -350,11 +353,11 @@ def fit_method(
     g : ndarray of shape (n_knots,)
     steps : Steps
     splits : list of (train, test), default=None
-        Folds of cross-fitting. A sample may be scored by several models.
+        Folds of cross-fitting. A sample may be scored by several models. Without any nothing is learned.
     first : LinearFit or list of LinearFit, default=None
         The w-step at the start, or that of every fold, where it is known already.
     """
-    if not steps.max_rounds:
+    if not steps.max_rounds or (splits is not None and not splits):
         fit = _w_step(problem, problem.w_design(g), steps) if first is None else first
         history = [fit.objective + problem.roughness(g)]
         return _joint_fit(problem, g, fit, history, 0, fit.n_iter, _unfinished_w(fit))
@@ -386,7 +389,7 @@ def fit_grid(
     settings : sequence of objects with alpha, smoothness, max_rounds and departure
     """
     design = problem.w_design(g)
-    crossed = [splits is not None and setting.max_rounds > 0 for setting in settings]
+    crossed = [bool(splits) and setting.max_rounds > 0 for setting in settings]
     kinds = {(at.alpha, by_fold) for at, by_fold in zip(settings, crossed, strict=True)}
     firsts: dict[tuple[float, bool], Any] = {}
     alphas = sorted((alpha for alpha, by_fold in kinds if not by_fold), reverse=True)
@@ -395,7 +398,7 @@ def fit_grid(
             problem.loss, problem.y, problem.s, alphas, tol=W_TOL, max_iter=steps.max_iter
         )
         firsts = {(alpha, False): _released(fit) for alpha, fit in zip(alphas, path, strict=True)}
-    if splits is not None:
+    if splits:
         folds = problem.fold_models(splits)
         for alpha in sorted((alpha for alpha, by_fold in kinds if by_fold), reverse=True):
             models = folds.fit(replace(problem, alpha=alpha), design, steps.max_iter)
@@ -449,7 +452,8 @@ def _fit_in_sample(problem: JointProblem, g: np.ndarray, steps: Steps, first: An
         g, w_fit, history = f_fit.f, next_fit, [*history, *half_steps]
         n_rounds += 1
         unfinished = (*unfinished, *_unfinished_f(f_fit, steps.tol), *_unfinished_w(w_fit))
-        steps.report(f"round {n_rounds}: J = {history[-1]:.8g}, f-step gap {f_fit.gap:.1e}")
+        J = steps.unit * history[-1]
+        steps.report(f"round {n_rounds}: J = {J:.8g}, f-step gap {f_fit.gap:.1e}")
         if history[-3] - history[-1] <= steps.tol * abs(history[-1]):
             break
     fit = _joint_fit(problem, g, w_fit, history, n_rounds, n_iter, unfinished)
@@ -486,7 +490,8 @@ def _fit_crossfit(
         models = folds.fit(problem, design, steps.max_iter)
         n_iter += sum(fit.n_iter for fit in models)
         losses.append(folds.held_out_loss(problem, models, design))
-        steps.report(f"round {n_rounds}: out-of-fold loss {losses[-2]:.6g} -> {losses[-1]:.6g}")
+        before, after = (steps.unit * loss for loss in losses[-2:])
+        steps.report(f"round {n_rounds}: out-of-fold loss {before:.6g} -> {after:.6g}")
         if collapsed:
             break
     best = 1 + int(np.argmin(losses[1:]))

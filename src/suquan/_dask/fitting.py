@@ -56,13 +56,14 @@ def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     blocks = Blocks(X, rows, settings.ties, settings.missing)
     blocks.journal = _journal(settings, blocks, y, weights, splits)
     operator: Any = BlockOperator(blocks)
-    problem = make_problem(settings, operator, samples.loss, y, weights)
+    own = settings.in_units(samples.units)
+    problem = make_problem(own, operator, samples.loss, y, weights)
     problem = BlockedProblem(**vars(problem), splits=splits or [])
     rules: dict[str, Any] = {"missing": settings.missing, "infinite": "error"}
     learn_start = partial(learn, take_rows(X, samples.used), sample_weight=weights, **rules)
     g = make_start(settings, X.shape[1], problem.n_knots, learn_start)
     problem = scale_features(settings, problem, g)
-    solve(estimator, settings, problem, g, splits, samples.classes)
+    solve(estimator, settings, problem, g, splits, samples.classes, samples.units)
     estimator.n_passes_ = blocks.n_passes
 
 

@@ -155,7 +155,7 @@ def accelerated(record: Record, budget: int | None = None) -> None:
             if new_point.value <= model + 1e-12 * abs(model):
                 break
             step *= 0.5
-            if step < shortest:
+            if not step > shortest:  # also where the first step is 0 or no number
                 return
         if float((z - new) @ (new - f)) > 0.0:
             theta_new = 1.0

@@ -185,7 +185,7 @@ def _approach(problem: _Problem, state: _State, max_iter: int) -> None:
     """Follow alpha down from where w leaves 0, loosely: supports stay small and signs right."""
     l1, l2 = problem.l1, problem.l2
     largest = np.abs(problem.correlations(problem.slopes(state.u))).max()
-    n_stages = int(np.log10(max(largest / l1, 1.0)))
+    n_stages = int(np.log10(min(max(largest / l1, 1.0), 1e16)))
     most = max(1, int(_STAGE_SHARE * max_iter))
     for k in range(n_stages, 0, -1):
         problem.l1, problem.l2 = 10.0**k * l1, 10.0**k * l2
@@ -200,7 +200,7 @@ def _solve(problem: _Problem, state: _State, tol: float, max_iter: int) -> None:
     """Grow the working set until the duality gap, or what the model promises, is small."""
     size, inner_tol = _FIRST_COLUMNS, 0.1 * tol
     near = False  # whether the last working set gained next to nothing
-    while True:
+    for _ in range(max_iter + 1):  # where J overflows, no step is taken, and none is counted
         _fit_intercept_alone(problem, state)
         slopes = problem.slopes(state.u)
         correlations = problem.correlations(slopes)
