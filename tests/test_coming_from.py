@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
+import pandas as pd
+import polars
 import pytest
 import qnorm
 from scipy.stats import rankdata
@@ -34,6 +37,17 @@ def test_qnorm_gives_the_same(X):
     target = np.random.default_rng(3).normal(size=X.shape[1])
     theirs = qnorm.quantile_normalize(X, axis=0, target=target)
     np.testing.assert_allclose(quantile_normalize(X, np.sort(target)), theirs, atol=1e-12)
+
+
+@samples
+@pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame, polars.DataFrame, da.asarray])
+def test_samples_in_columns_as_in_qnorm(X, kind):
+    genes = X.T
+    ours = quantile_normalize(kind(genes), "mean", axis=0)
+    np.testing.assert_allclose(np.asarray(ours), qnorm.quantile_normalize(genes), atol=1e-12)
+    target = np.arange(float(X.shape[1]))
+    ours = quantile_normalize(kind(genes), target, axis=0)
+    np.testing.assert_array_equal(np.asarray(ours), quantile_normalize(X, target, axis=1).T)
 
 
 def test_qnorm_differs_where_the_page_says_so():

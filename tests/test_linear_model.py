@@ -1,7 +1,10 @@
+import sys
 import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+import polars
 import pytest
 from scipy.special import expit, log_softmax
 from scipy.stats import norm
@@ -16,7 +19,9 @@ import suquan
 from suquan import (
     SupervisedQuantileNormalizer,
     SuquanClassifier,
+    SuquanClassifierCV,
     SuquanRegressor,
+    align_features,
     make_target_quantiles,
     quantile_normalize,
 )
@@ -594,9 +599,10 @@ def test_constant_samples_leave_the_intercept(ties):
     with pytest.warns(UserWarning, match="nothing to rank"):
         model = SuquanClassifier(ties=ties).fit(X, y)
     np.testing.assert_array_equal(model.coef_, 0)
-    np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / 3)
+    new = np.arange(5.0)[None]
+    np.testing.assert_allclose(model.predict_proba(new)[:, 1], 1 / 3)
     with pytest.warns(UserWarning, match="nothing to rank"):
-        assert SuquanRegressor().fit(X, y * 1.0).predict(X)[0] == pytest.approx(1 / 3)
+        assert SuquanRegressor().fit(X, y * 1.0).predict(new)[0] == pytest.approx(1 / 3)
 
 
 def test_a_decreasing_start_is_made_monotone_with_a_warning():
@@ -636,3 +642,75 @@ def test_target_that_runs_away_is_not_taken(monkeypatch):
     assert model.n_rounds_ == 0
     assert len(model.objective_history_) == 1
     assert model.objective_ == pytest.approx(model.objective_history_[0])
+
+
+# ----------------------------------------------------------------------- masked arrays and data frames
+
+
+@pytest.mark.parametrize("estimator", [SuquanClassifier("crossfit", cv=2, random_state=0),
+                                       SuquanClassifierCV(alphas=2, smoothnesses=1, cv=2, random_state=0),
+                                       SuquanClassifier("matrix")])  # fmt: skip
+def test_masked_entries_do_not_count(estimator):
+    X, y = make_problem()
+    X = np.ma.array(X, mask=np.random.default_rng(0).random(X.shape) < 0.1)
+    gaps = X.filled(np.nan)
+    X.data[X.mask] = 1e9
+    model = clone(estimator).fit(X, y)
+    same = clone(estimator).set_params(missing="ignore").fit(gaps, y)
+    np.testing.assert_array_equal(model.coef_, same.coef_)
+    for name in ("predict", "decision_function", "predict_proba"):
+        np.testing.assert_array_equal(getattr(model, name)(X), getattr(same, name)(gaps))
+    out = model.transform(X)
+    n_copies = out.shape[1] // X.shape[1]
+    np.testing.assert_array_equal(out.mask, np.tile(X.mask, (1, n_copies)))
+    np.testing.assert_array_equal(out.filled(np.nan), same.transform(gaps))
+    model.feature_names_in_ = np.array([f"g{j}" for j in range(X.shape[1])], object)
+    aligned = align_features(model, X[:, ::-1], model.feature_names_in_[::-1])
+    np.testing.assert_array_equal(aligned.model.predict(aligned.values), same.predict(gaps))
+
+
+def test_the_error_about_feature_names_says_what_helps():
+    X, y = make_problem()
+    frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(X.shape[1])])
+    model = SuquanClassifier("fixed").fit(frame, y)
+    for new in (
+        frame[frame.columns[::-1]],
+        frame.rename(columns={"g0": "other"}),
+        frame.iloc[:, 1:],
+    ):
+        with pytest.raises(ValueError, match=r"feature names should match[\s\S]*align_features"):
+            model.predict(new)
+
+
+def test_a_data_frame_is_looked_at_as_a_whole_and_not_column_by_column():
+    n_features = 22_283
+    X = np.random.default_rng(0).standard_normal((10, n_features))
+    frame = pd.DataFrame(X, columns=[f"{j}_at" for j in range(n_features)])
+    model = SuquanClassifier("fixed").fit(frame, np.arange(10) % 2)
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        scores = model.decision_function(frame[:1])
+    finally:
+        sys.setprofile(None)
+    assert calls < n_features
+    np.testing.assert_array_equal(scores, model.decision_function(frame)[:1])
+
+
+@pytest.mark.parametrize("kind", ["Float64", "Int64", "int8", "bool", "float32", "mixed"])
+def test_columns_of_all_types_give_the_scores_of_their_values(kind):
+    X, y = make_problem()
+    X = np.round(X * 10).clip(-100, 100)
+    X = X > 10 if kind == "bool" else X
+    frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(X.shape[1])])
+    frame = frame.astype({"g0": "int16"} if kind == "mixed" else kind)
+    model = SuquanClassifier("fixed").fit(frame, y)
+    plain = SuquanClassifier("fixed").fit(X.astype(float), y)
+    np.testing.assert_array_equal(model.decision_function(frame), plain.decision_function(X * 1.0))
+    names = polars.DataFrame(X * 1.0, schema=list(frame.columns))
+    np.testing.assert_array_equal(model.decision_function(names), plain.decision_function(X * 1.0))

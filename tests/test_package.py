@@ -84,6 +84,14 @@ def test_every_public_name_is_documented_with_a_runnable_example(name):
     assert ">>> " in text
 
 
+def test_dir_shows_the_public_names_alone():
+    shown = set(dir(suquan))
+    assert set(suquan.__all__) < shown
+    assert not {name for name in shown if name.startswith("_")} - {"__version__"}
+    assert not shown & {"Any", "TYPE_CHECKING", "importlib"}
+    assert all(hasattr(suquan, name) for name in shown)
+
+
 @pytest.mark.parametrize(
     ("name", "signature"),
     [
@@ -92,7 +100,7 @@ def test_every_public_name_is_documented_with_a_runnable_example(name):
         ("make_target_quantiles", "target, n_features"),
         (
             "quantile_normalize",
-            "X, target_quantiles='median', *, ties='average', missing='error', n_jobs=None",
+            "X, target_quantiles='median', *, ties='average', missing='error', n_jobs=None, axis=None",
         ),
         (
             "QuantileNormalizer",

@@ -339,6 +339,20 @@ def test_a_parameter_of_a_newer_version_is_named(model_path):
     refuse(change_header(model_path, _parameter("volume", 11)), "parameter 'volume'.*Update")
 
 
+def test_an_attribute_of_a_newer_version_is_named(model_path, tmp_path):
+    refuse(change_header(model_path, _attribute("volume_", 11)), "attribute 'volume_'.*Update")
+    model = suquan.QuantileNormalizer("normal").fit(X)
+    model.volume_ = 11.0
+    with pytest.raises(TypeError, match="volume_ is not an attribute that a fit sets"):
+        save_model(model, tmp_path / "m.suquan")
+
+
+@pytest.mark.parametrize("value", ["text", 3, None, [1.0], {}])
+def test_a_header_whose_estimator_is_none_is_refused(model_path, value):
+    change_header(model_path, lambda header: header.update(estimator=value))
+    refuse(model_path, "instead of an estimator")
+
+
 def test_there_is_a_promised_file_of_every_estimator():
     kept = {type(load_model(path)).__name__ for path in STORED.glob("schema*/*.suquan")}
     assert kept == set(ESTIMATORS)
@@ -631,6 +645,8 @@ def _parameter(name, value):
         _parameter("missing", 3),
         _parameter("method", ["fixed"]),
         _attribute("predict", 1),
+        _attribute("training_ranks_", "text"),
+        _attribute("training_ranks_", {"profile": 1.0, "correlations": 1.0, "ties": 1.0}),
         _attribute("__class__", 1),
         _attribute("_operator", 1),
         _attribute("n_features_in_", 5),
@@ -641,11 +657,11 @@ def _parameter(name, value):
         _attribute("coef_", {"$": "array", "at": "arrays/9999.npy"}),
         _attribute("coef_", {"$": "array", "at": []}),
         _attribute("coef_", {"$": "python", "code": "1"}),
-        _attribute("x_", {"$": "float", "value": "1"}),
-        _attribute("x_", {"$": "strings", "at": 0, "type": "U999999999"}),
-        _attribute("x_", {"$": "strings", "at": 0, "type": "U999999"}),
-        _attribute("x_", {"$": "strings", "at": 0, "type": "M8"}),
-        _attribute("x_", {"$": "dict", "items": [[[], 1]]}),
+        _attribute("objective_", {"$": "float", "value": "1"}),
+        _attribute("objective_", {"$": "strings", "at": 0, "type": "U999999999"}),
+        _attribute("objective_", {"$": "strings", "at": 0, "type": "U999999"}),
+        _attribute("objective_", {"$": "strings", "at": 0, "type": "M8"}),
+        _attribute("objective_", {"$": "dict", "items": [[[], 1]]}),
         _parameter("cv", {"$": "splitter", "class": "Popen", "parameters": {}}),
         _parameter("cv", {"$": "splitter", "class": "KFold", "parameters": {"args": 1}}),
         _parameter("cv", {"$": "splitter", "class": "KFold", "parameters": {"n_splits": "x"}}),

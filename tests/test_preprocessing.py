@@ -1,6 +1,8 @@
 import pickle
+import warnings
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -17,7 +19,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from test_ranking import KINDS, _layouts, hard_row
 
-from suquan import QuantileNormalizer, make_target_quantiles, quantile_normalize
+from suquan import QuantileNormalizer, make_target_quantiles, quantile_normalize, rank_samples
+from suquan.kernels import permutation_kernel
+from suquan.microarray import rma
 
 few = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -692,3 +696,84 @@ def test_it_works_in_a_pipeline():
 def test_the_tags_say_whether_nan_is_allowed():
     assert not QuantileNormalizer().__sklearn_tags__().input_tags.allow_nan
     assert QuantileNormalizer(missing="ignore").__sklearn_tags__().input_tags.allow_nan
+
+
+# ------------------------------------------------------------------- masked arrays, and genes in rows
+
+
+def masked(dtype=np.float64):
+    rng = np.random.default_rng(0)
+    values = (100 * rng.standard_normal((8, 30))).astype(dtype)
+    return np.ma.array(values, mask=rng.random((8, 30)) < 0.2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
+@pytest.mark.parametrize("missing", ["error", "ignore"])
+@pytest.mark.parametrize("target", ["mean", "median", "normal"])
+def test_masked_entries_do_not_count(dtype, missing, target):
+    X = masked(dtype)
+    X.data[X.mask] = 30_000  # what lies below the mask is never read
+    gaps = X.astype(np.float32 if dtype == np.float32 else np.float64).filled(np.nan)
+    expected = quantile_normalize(gaps, target, missing="ignore")
+    normalizer = QuantileNormalizer(target, missing=missing)
+    for out in (
+        quantile_normalize(X, target, missing=missing),
+        quantile_normalize(X.T, target, missing=missing, axis=0).T,
+        normalizer.fit(X).transform(X),
+        normalizer.fit_transform(X),
+    ):
+        assert isinstance(out, np.ma.MaskedArray)
+        np.testing.assert_array_equal(out.mask, X.mask)
+        np.testing.assert_array_equal(out.filled(np.nan), expected)
+
+
+def test_nan_that_is_not_masked_is_missing_as_ever():
+    X = masked()
+    X[2, 3] = np.nan
+    X.mask[2, 3] = False
+    with pytest.raises(ValueError, match="X contains NaN, first at sample 2, feature 3"):
+        quantile_normalize(X)
+    with pytest.raises(ValueError, match="X contains NaN, first at sample 2, feature 3"):
+        QuantileNormalizer().fit(X)
+    out = quantile_normalize(X, missing="ignore")
+    np.testing.assert_array_equal(out.mask, X.mask)
+    assert np.isnan(out[2, 3])
+
+
+def test_a_mask_without_masked_entries_changes_nothing():
+    X = np.random.default_rng(0).standard_normal((5, 20))
+    out = quantile_normalize(np.ma.array(X), "mean")
+    assert isinstance(out, np.ma.MaskedArray)
+    np.testing.assert_array_equal(out, quantile_normalize(X, "mean"))
+
+
+def test_functions_that_need_every_value_refuse_masked_ones():
+    X = masked()
+    for call in (rank_samples, permutation_kernel):
+        with pytest.raises(ValueError, match="contains NaN"):
+            call(X)
+    with pytest.raises(ValueError, match="finite"):
+        make_target_quantiles(X[0], 30)
+    with pytest.raises(ValueError, match="pm must be finite"):
+        rma(np.abs(X) + 1, np.arange(8))
+    with pytest.raises(TypeError, match="X has masked blocks"):
+        quantile_normalize(da.ma.masked_greater(da.ones((4, 3)), 2))
+
+
+def test_tall_data_frames_of_named_rows_are_warned_about():
+    genes = pd.DataFrame(
+        np.random.default_rng(0).random((81, 4)), index=[f"g{j}" for j in range(81)]
+    )
+    with pytest.warns(UserWarning, match=r"81 rows \('g0', …\) and 4 columns.*axis=0"):
+        quantile_normalize(genes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quantile_normalize(genes, axis=1)
+        quantile_normalize(genes[:80])
+        quantile_normalize(genes.reset_index(drop=True))
+        by_column = quantile_normalize(genes, "mean", axis=0)
+    pd.testing.assert_frame_equal(by_column, quantile_normalize(genes.T, "mean").T)
+    with pytest.raises(ValueError, match="axis must be 1"):
+        quantile_normalize(genes, axis=2)
+    with pytest.raises(ValueError, match="0 feature"):
+        quantile_normalize(genes[:0], axis=0)

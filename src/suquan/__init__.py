@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         quantile_normalize,
     )
     from suquan.ranking import permutation_matrix, rank_samples
+    from suquan.sample_checks import check_samples
     from suquan.targets import make_target_quantiles
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "SuquanRegressorCV",
     "__version__",
     "align_features",
+    "check_samples",
     "checkpoint_fit",
     "compare",
     "load_model",
@@ -59,6 +61,7 @@ _HOMES = {
     "persistence": ("load_model", "save_model"),
     "preprocessing": ("QuantileNormalizer", "SupervisedQuantileNormalizer", "quantile_normalize"),
     "ranking": ("permutation_matrix", "rank_samples"),
+    "sample_checks": ("check_samples",),
     "targets": ("make_target_quantiles",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
@@ -94,4 +97,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_SUBMODULES})
+    return sorted({*__all__, *_SUBMODULES})

@@ -10,7 +10,7 @@ from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
 
 from suquan.io._table import no_feature_matches
-from suquan.ranking import as_samples, raise_missing
+from suquan.ranking import SampleOperator, as_samples, raise_missing
 
 __all__ = ["AlignedSamples", "TrainingShift", "align_features"]
 
@@ -140,7 +140,7 @@ def align_features(
     check_is_fitted(model)
     if feature_names is None:
         feature_names = getattr(X, "columns", None)
-    values = as_samples(X)
+    values = as_samples(X, model.missing)
     if not 0.0 <= max_lost <= 1.0:
         raise ValueError(f"max_lost is a share between 0 and 1; got {max_lost!r}.")
     names = getattr(model, "feature_names_in_", None)
@@ -236,8 +236,11 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
     values[:, ~found] = np.nan
     without = _nameless(model, skip_missing=not found.all())
     pairs = [(whole.model, whole.values), (without, values)]
+    ranked = [SampleOperator.from_samples(samples, missing="ignore") for _, samples in pairs]
+    has_order = ~np.any([operator.is_orderless for operator in ranked], axis=0)
+    pairs = [(one, samples[has_order]) for one, samples in pairs]  # others have no score
     before, after = (
-        np.reshape(getattr(one, "decision_function", one.predict)(samples), (len(values), -1)).T
+        np.reshape(getattr(one, "decision_function", one.predict)(samples), (len(samples), -1)).T
         for one, samples in pairs
     )
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -249,6 +252,7 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
     y, classes = np.asarray(y), getattr(model, "classes_", None)
     if len(y) != len(values):
         raise ValueError(f"training has {len(y)} labels for {len(values)} samples; give one each.")
+    y = y[has_order]
     if classes is None:
         scoring = "r2" if y.dtype.names is None else "concordance"
         return TrainingShift(correlation, shift, scoring, *(one.score(x, y) for one, x in pairs))

@@ -66,7 +66,8 @@ from suquan.losses import make_loss
 from suquan.methods import METHODS, Method, resolve_method
 from suquan.model_selection import alpha_grid, choose, make_candidates, smoothness_grid
 from suquan.objective import W_TOL, Splits, make_design
-from suquan.ranking import column_moments, deviations
+from suquan.ranking import column_moments, deviations, row_names
+from suquan.sample_checks import tell_duplicates, torn_duplicates
 from suquan.solvers.linear import RidgeDesign
 from suquan.statistics import corrected_difference
 from suquan.survival import RiskGroups, as_outcome
@@ -108,6 +109,7 @@ def compare(
     n_permutations: int = 0,
     loss: Any = None,
     strata: Any = None,
+    sample_names: Any = None,
     **parameters: Any,
 ) -> Comparison:
     """Compare methods by nested cross-validation: does learning the target help on these data?
@@ -160,6 +162,9 @@ def compare(
         values where y holds other than whole numbers.
     strata : array-like of shape (n_samples,), default=None
         Of times to event: samples are compared within a stratum only.
+    sample_names : array-like of shape (n_samples,), default=None
+        For the warning about samples with the same order on both sides of a fold. None: the row names of a
+        pandas data frame, or row numbers.
     **parameters
         Of :class:`SuquanClassifier`, :class:`SuquanRegressor` or :class:`SuquanCox`, for all learned and
         fixed methods: `n_knots`, `ties`, `missing`, …; `n_targets` is for "multi"; `feature_scaling` also for
@@ -239,6 +244,10 @@ def compare(
         seed=random_state,
     )
     study.check_folds()
+    pairs = torn_duplicates(data.operator, study.outer)
+    if len(pairs):
+        names = row_names(X, len(data.y)) if sample_names is None else np.asarray(sample_names)
+        warnings.warn(tell_duplicates(pairs, names), UserWarning, stacklevel=2)
     store = Store.open(checkpoint, None if checkpoint is None else study.fingerprint())
     tasks = [(name, k) for k in range(len(study.outer)) for name in named]
     tasks += [

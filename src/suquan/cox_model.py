@@ -50,7 +50,7 @@ class SuquanCox(SuquanModel):
     baseline_strata_, baseline_times_, baseline_hazards_ : ndarray of shape (n_steps,)
         Breslow's cumulative baseline hazard of a sample with score 0, at the times of the events of each
         stratum.
-    objective_, objective_history_, n_rounds_, n_iter_, n_features_in_, feature_names_in_
+    objective_, objective_history_, n_rounds_, n_iter_, training_ranks_, n_features_in_, feature_names_in_
         As in :class:`SuquanClassifier`; in J weights count in units of the smallest positive one.
 
     Examples
@@ -128,7 +128,7 @@ class SuquanCox(SuquanModel):
         rows = np.arange(len(outcome))
         weights = check_sample_weight(sample_weight, rows)
         weights = np.ones(len(rows)) if weights is None else weights
-        baseline = baseline_hazard(outcome, self._scores(X)[:, 0], weights)
+        baseline = baseline_hazard(outcome, self._scores(X, "keep")[:, 0], weights)
         self.baseline_strata_, self.baseline_times_, self.baseline_hazards_ = (
             np.ascontiguousarray(baseline[name]) for name in ("stratum", "time", "hazard")
         )
@@ -144,6 +144,7 @@ class SuquanCox(SuquanModel):
         Returns
         -------
         ndarray of shape (n_samples,)
+            NaN, with a warning, for a sample that has one value throughout.
         """
         _refuse_dask(X, self)
         return self._scores(X)[:, 0]

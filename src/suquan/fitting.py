@@ -51,6 +51,7 @@ from suquan.ranking import (
     deviations,
     validate_data,
 )
+from suquan.sample_checks import training_ranks
 from suquan.target_sets import find_target_set
 from suquan.targets import LEARNED, learn_target, make_target_quantiles, read_at_grid
 
@@ -494,6 +495,7 @@ def solve(
     estimator.objective_ = square * fit.objective
     estimator.objective_history_ = square * np.array(fit.history)
     estimator.n_rounds_, estimator.n_iter_ = fit.n_rounds, fit.n_iter
+    estimator.training_ranks_ = training_ranks(problem.operator)
 
 
 def _spectral_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ estimators as scikit-learn wants them, and their predictions.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,13 @@ from suquan.fitting import (
     predicted_classes,
 )
 from suquan.losses import Loss, make_loss
-from suquan.ranking import SampleOperator, normalize, validate_data
+from suquan.ranking import SampleOperator, mask_like, normalize, row_names, validate_data
 from suquan.targets import read_at_grid
 
 __all__ = ["SuquanClassifier", "SuquanRegressor"]
 
 METHODS = tuple(methods.METHODS)
+_MOST_NAMES = 5  # samples that one message names
 
 
 def keep_parameters(estimator: Any, parameters: dict[str, Any]) -> None:
@@ -68,17 +70,17 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray or dask array of shape (n_samples, n_features)
-            NaN stays NaN. Several targets give a copy each, side by side. A Dask array gives a lazy one, as
-            for predictions.
+            NaN stays NaN, and a masked array gives one. Several targets give a copy each, side by side. A Dask
+            array gives a lazy one, as for predictions.
         """
         if is_dask_array(X):
             from suquan._dask.preprocessing import transform_blocks
 
             return transform_blocks(self, X)
-        X = self._validate(X)
-        operator = self._rank(X)
-        copies = [normalize(operator, f, X.dtype) for f in self._targets]
-        return copies[0] if len(copies) == 1 else np.hstack(copies)
+        values = self._validate(X)
+        operator = self._rank(values)
+        copies = [normalize(operator, f, values.dtype) for f in self._targets]
+        return mask_like(copies[0] if len(copies) == 1 else np.hstack(copies), X, len(copies))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that :meth:`transform` gives.
@@ -166,10 +168,29 @@ class SuquanModel(TargetTransformer):
             fit_samples(self, X, y, sample_weight, groups)
         return self
 
-    def _scores(self, X: Any) -> np.ndarray:
-        """Scores w_k·T_i f + b_k, of shape (n_samples, n_outputs)."""
+    def _scores(self, X: Any, orderless: str = "warn") -> np.ndarray:
+        """Scores w_k·T_i f + b_k, of shape (n_samples, n_outputs).
+
+        A sample with one value throughout has no order to read. It gets NaN with a warning, the score of equal
+        ranks for `orderless` "keep", and an error for "raise" unless there were such training samples too.
+        """
         operator = self._rank(self._validate(X))
-        return operator.scores(self.coef_, self._targets) + self.intercept_
+        scores = operator.scores(self.coef_, self._targets) + self.intercept_
+        rows = np.flatnonzero(operator.is_orderless)
+        if not rows.size or orderless == "keep":
+            return scores
+        names = str(row_names(X, len(scores))[rows[:_MOST_NAMES]].tolist())[1:-1]
+        told = (
+            f"{rows.size} of {len(scores)} samples have one value throughout, so that there is no order to read"
+            f": {names}{', …' * (rows.size > _MOST_NAMES)}"
+        )
+        if orderless == "warn":
+            scores[rows] = np.nan
+            told += ". Their result is NaN."
+        elif getattr(self, "training_ranks_", {"ties": 0.0})["ties"] < 1.0:
+            raise ValueError(f"{told}. Leave these samples out, or use decision_function.")
+        warnings.warn(told, UserWarning, stacklevel=3)
+        return scores
 
     @property
     def _targets(self) -> np.ndarray:
@@ -327,6 +348,10 @@ default="crossfit"
     duality_gap_ : float
         Only for "multi" and "matrix": J is at most this far above the minimum of the convex problem, which for
         "multi" has no limit on the targets.
+    training_ranks_ : dict
+        What :func:`check_samples` compares new samples with: "profile", the mean rank of every feature in the
+        training samples, from −1 to 1; "correlations", the smallest, the 5% quantile and the largest of a
+        training sample's ranks with the mean of the others; "ties", the largest share of ties.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Only where the training samples have feature names.
@@ -386,7 +411,8 @@ default="crossfit"
         Returns
         -------
         ndarray of shape (n_samples,), or (n_samples, n_classes) for more than two classes
-            With two classes, > 0 means ``classes_[1]``.
+            With two classes, > 0 means ``classes_[1]``. NaN, with a warning, for a sample that has one value
+            throughout: there is no order to read.
         """
         if is_dask_array(X):
             check_is_fitted(self)
@@ -404,11 +430,16 @@ default="crossfit"
         Returns
         -------
         ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            If samples have one value throughout, and no training sample had; the message names them.
         """
         if is_dask_array(X):
             check_is_fitted(self)
             return self._lazily("predict", X, None, self.classes_.dtype)
-        return self._classes_at(self._scores(X))
+        return self._classes_at(self._scores(X, "raise"))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class under the model of the loss.
@@ -420,6 +451,7 @@ default="crossfit"
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            NaN as for :meth:`decision_function`.
         """
         if is_dask_array(X):
             check_is_fitted(self)
@@ -475,7 +507,7 @@ default="crossfit"
     ----------
     target_quantiles_, target_knots_, coef_, intercept_, alpha_, smoothness_
         As in :class:`SuquanClassifier`.
-    objective_, objective_history_, n_rounds_, n_iter_, n_features_in_, feature_names_in_
+    objective_, objective_history_, n_rounds_, n_iter_, training_ranks_, n_features_in_, feature_names_in_
         As in :class:`SuquanClassifier`.
 
     Examples
@@ -529,6 +561,7 @@ default="crossfit"
         Returns
         -------
         ndarray of shape (n_samples,)
+            NaN, with a warning, for a sample that has one value throughout.
         """
         if is_dask_array(X):
             return self._lazily("predict", X, None, np.float64)

@@ -68,6 +68,15 @@ _TARGET_PARAMETERS = ("init", "target_quantiles")
 # Parameters that may be an object of the user's: a model cannot predict or be fitted without it.
 _NAMED_PARAMETERS = ("loss", "method")
 _ATTRIBUTE = re.compile(r"[a-z][a-z0-9_]*_")
+# All that fits set. A file with another one was written by a newer version, or altered.
+ATTRIBUTES = frozenset({
+    "n_features_in_", "feature_names_in_", "training_ranks_", "target_quantiles_", "target_knots_",
+    "n_targets_", "coef_", "intercept_", "classes_", "alpha_", "smoothness_", "objective_",
+    "objective_history_", "n_rounds_", "n_iter_", "n_passes_", "singular_values_", "duality_gap_",
+    "baseline_strata_", "baseline_times_", "baseline_hazards_", "estimator_", "method_", "departure_",
+    "best_estimator_", "best_score_", "best_index_", "cv_results_", "out_of_fold_scores_",
+    "out_of_fold_samples_", "calibration_",
+})  # fmt: skip
 _MAX_TEXT = 1 << 22  # characters of one array of text with a fixed width
 # What a header that no encoder wrote makes of the decoder.
 _NO_MODEL = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -221,8 +230,12 @@ def read_model(path: Any) -> ModelFile:
     try:
         header, arrays = container.read_container(path, _check_schema)
         decoder = _Decoder(header["strings"], arrays)
+        estimator = decoder.value(header["estimator"])
+        kind = type(estimator).__name__
+        is_model = ESTIMATORS.get(kind) is type(estimator)
+        require(is_model, f"model.json holds a value of type {kind} instead of an estimator")
         return ModelFile(
-            decoder.value(header["estimator"]),
+            estimator,
             {str(k): str(v) for k, v in header["versions"].items()},
             decoder.value(header["training"]),
             [str(note) for note in header["notes"]],
@@ -274,6 +287,10 @@ class _Encoder:
             "parameters": {k: self._parameter(estimator, k, v) for k, v in parameters.items()},
             "attributes": {k: self.value(v, k) for k, v in attributes.items()},
         }
+        if unknown := sorted(set(attributes) - ATTRIBUTES):
+            raise TypeError(
+                f"{unknown[0]} is not an attribute that a fit sets; delete it from the {name} to save that."
+            )
         try:
             check_fitted_attributes(estimator)
         except ModelFileError as error:
@@ -407,17 +424,17 @@ class _Decoder:
         is_known = isinstance(name, str) and name in ESTIMATORS
         require(is_known, f"unknown estimator {name!r}", f"known are {', '.join(ESTIMATORS)}.")
         cls = ESTIMATORS[name]
+        known = {"parameters": set(inspect.signature(cls).parameters), "attributes": ATTRIBUTES}
+        for kind, names in known.items():
+            if unknown := sorted(set(encoded[kind]) - names):
+                what = f"{kind.removesuffix('s')} {unknown[0]!r}"
+                raise ModelFileError(
+                    f"{name} of suquan {__version__} has no {what}, but the model has. Update suquan."
+                )
         parameters = {key: self.value(value) for key, value in encoded["parameters"].items()}
-        if unknown := sorted(set(parameters) - set(inspect.signature(cls).parameters)):
-            raise ModelFileError(
-                f"the model has a parameter {unknown[0]!r} that {name} of suquan {__version__} does not have. "
-                "Update suquan."
-            )
         before = {key: value for key, value in _BEFORE.items() if hasattr(cls(), key)}
         estimator = cls(**before | parameters)
         for key, value in encoded["attributes"].items():
-            if not _ATTRIBUTE.fullmatch(key) or hasattr(cls, key):
-                raise ModelFileError(f"{key!r} is not the name of a fitted attribute.")
             setattr(estimator, key, self.value(value))
         check_fitted_attributes(estimator)
         if "output" in encoded:
@@ -435,6 +452,7 @@ def check_fitted_attributes(estimator: Any) -> None:
     shown: Any = getattr(estimator, "target_quantiles_", None)
     several = () if n_targets is None else np.shape(shown)[:1]
     shapes: dict[str, tuple[int, ...]] = {"target_quantiles_": (*several, p)}
+    _check_training_ranks(getattr(estimator, "training_ranks_", None), p)
     if hasattr(estimator, "feature_names_in_"):
         shapes["feature_names_in_"] = (p,)
     if isinstance(estimator, SupervisedQuantileNormalizer):
@@ -466,6 +484,15 @@ def check_fitted_attributes(estimator: Any) -> None:
         fits = is_array and array.dtype == dtype and array.shape == shape
         require(fits, f"{name} must be {dtype} of shape {shape}", f"the model has {came}.")
         _check(dtype.kind == "O" or np.all(np.isfinite(array)), name, "not finite")
+
+
+def _check_training_ranks(found: Any, p: int) -> None:
+    """Raise a ModelFileError where there are training ranks, and not of that many features."""
+    shapes = {"profile": (p,), "correlations": (3,), "ties": ()}
+    values = found if isinstance(found, dict) else {}
+    came = {name: np.shape(value) for name, value in values.items()}
+    is_number = all(np.asarray(value).dtype == np.float64 for value in values.values())
+    _check(found is None or (came == shapes and is_number), "training_ranks_", found)
 
 
 def _check_calibration(estimator: Any, n_outputs: int) -> None:

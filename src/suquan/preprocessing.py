@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,15 @@ from suquan.ranking import (
     as_samples,
     check_choice,
     check_sample_weight,
+    mask_like,
     normalize,
     raise_missing,
 )
 from suquan.targets import LEARNED, learn_target, resolve_target
 
 __all__ = ["QuantileNormalizer", "SupervisedQuantileNormalizer", "quantile_normalize"]
+
+_TALL = 20  # times as many rows as columns, from which on rows look like genes
 
 
 def quantile_normalize(
@@ -39,15 +43,17 @@ def quantile_normalize(
     ties: str = "average",
     missing: str = "error",
     n_jobs: int | None = None,
+    axis: int | None = None,
 ) -> Any:
-    """Give every sample the same distribution of values.
+    """Give every sample, a row of `X`, the same distribution of values.
 
     The value at place r of a sorted sample becomes the r-th target quantile: Φ_f(x) = f[rank(x)].
 
     Parameters
     ----------
     X : array-like, DataFrame or dask array of shape (n_samples, n_features)
-        Samples in rows. Infinities are ordered as usual; −0.0 and +0.0 tie.
+        Samples in rows. Infinities are ordered as usual; −0.0 and +0.0 tie. Masked entries of a masked array do
+        not count. Flatten an image first: its rows would be taken for samples.
     target_quantiles : str, distribution, callable or array-like, default="median"
         "median" or "mean" of the sorted samples, or anything :func:`make_target_quantiles` takes; an array
         must have one value per feature. "approximate_median": for dask arrays, in one pass with small
@@ -60,13 +66,17 @@ def quantile_normalize(
         "ignore": NaN stays NaN, and the m observed values of a sample read the target at (k + ½)/m.
     n_jobs : int, default=None
         Threads. The result does not depend on it.
+    axis : {0, 1}, default=None
+        Axis along which the values of a sample lie. 1: samples are rows. 0: samples are columns, as genes ×
+        samples in qnorm, limma and preprocessCore, and so in the result. None: 1, with a warning for a pandas
+        data frame with text row names and more than 20 times as many rows as columns.
 
     Returns
     -------
-    ndarray, DataFrame or dask array of shape (n_samples, n_features)
+    ndarray, DataFrame or dask array of the shape of `X`
         float32 for float32 input, else float64; a DataFrame with the same index and columns for pandas
-        and polars input. Of a dask array a lazy one in the same blocks of rows; a learned target is
-        computed at once.
+        and polars input, a masked array with the same mask for a masked one. Of a dask array a lazy one
+        in the same blocks of rows; a learned target is computed at once.
 
     Examples
     --------
@@ -79,10 +89,16 @@ def quantile_normalize(
     """
     check_choice("ties", ties, TIES)
     check_choice("missing", missing, MISSING)
+    if axis not in (None, 0, 1):
+        raise ValueError(
+            f"axis must be 1 (samples are rows) or 0 (samples are columns); got {axis!r}."
+        )
     learns = _is_learned(target_quantiles)
     if is_dask_array(X):
         from suquan._dask import preprocessing as on_dask
 
+        if axis == 0:
+            return quantile_normalize(X.T, target_quantiles, ties=ties, missing=missing).T
         X = check_row_blocks(X, min_samples=0)
         if not learns:
             f = resolve_target(target_quantiles, X.shape[1])
@@ -91,12 +107,25 @@ def quantile_normalize(
         else:
             f = on_dask.learn(X, target_quantiles, missing=missing)
         return on_dask.normalize(X, f, ties=ties, missing=missing)
-    values = as_samples(X)
+    values = as_samples(X, missing)
+    if axis == 0:
+        values = as_samples(values.T, missing)
+    n_rows, n_columns = values.shape
+    has_text = getattr(getattr(X, "index", None), "inferred_type", "") == "string"
+    if axis is None and has_text and n_rows > _TALL * n_columns:
+        warnings.warn(
+            f"X has {n_rows:,} rows ({X.index[0]!r}, …) and {n_columns:,} columns, and rows are taken for "
+            "samples. If the columns are the samples, give axis=0; if rows are, axis=1.",
+            UserWarning,
+            stacklevel=2,
+        )
     if learns and values.shape[0] == 0:
         target_quantiles = np.zeros(values.shape[1])
     operator = SampleOperator.from_samples(values, ties=ties, missing=missing, n_jobs=n_jobs)
     f = _find_target(values, operator, target_quantiles)
-    return _like_input(normalize(operator, f, values.dtype), X)
+    out = normalize(operator, f, values.dtype)
+    out = mask_like(out.T if axis == 0 else out, X)
+    return named_like(out, X, getattr(X, "index", None))
 
 
 def _is_learned(target: Any) -> bool:
@@ -112,11 +141,11 @@ def _find_target(
     return resolve_target(target, X.shape[1])
 
 
-def _like_input(out: np.ndarray, X: Any) -> Any:
-    """`out` as a data frame with the index and columns of `X`, if `X` is one."""
+def named_like(out: np.ndarray, X: Any, index: Any) -> Any:
+    """Make a data frame of `out` if `X` is one: with its columns and, in pandas, the row names `index`."""
     library = type(X).__module__.partition(".")[0]
     if library == "pandas" and hasattr(X, "columns"):
-        return type(X)(out, index=X.index, columns=X.columns)
+        return type(X)(out, index=index, columns=X.columns)
     if library == "polars" and hasattr(X, "columns"):
         return type(X)(out, schema=list(X.columns))
     return out
@@ -221,7 +250,7 @@ class QuantileNormalizer(TargetTransformer):
         if is_dask_array(X):
             return self._fit_blocks(X, sample_weight).transform(X)
         operator, dtype = self._fit_samples(X, sample_weight)
-        return normalize(operator, self.target_quantiles_, dtype)
+        return mask_like(normalize(operator, self.target_quantiles_, dtype), X)
 
     def _fit_samples(self, X: Any, sample_weight: Any) -> tuple[SampleOperator, np.dtype]:
         """Rank samples in memory and set the target; ranks and the type of the values go out."""

@@ -6,7 +6,7 @@ Normalisation, targets and all models call this, and have their input checked he
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -25,12 +25,46 @@ MISSING = ("error", "ignore")
 RANKED_DTYPES = [np.float64, np.float32, *(np.dtype(c).type for c in np.typecodes["AllInteger"])]
 # Standard deviations up to this share of the largest value are rounding.
 _NO_DEVIATION = 1e-12
+# Ranks that are compared with mean ranks at a time: few enough for the cache.
+_CACHED_VALUES = 1 << 16
+_ALIGN = "suquan.align_features(model, X) brings samples into the order of the model's features, by name."
 # What the kernels take instead of knots where there are none.
 _NO_NODE, _NO_PART = np.empty(0, np.int64), np.empty(0)
 
 
-def as_samples(X: Any) -> np.ndarray:
+class Observed(np.ndarray):
+    """Samples whose NaN stand for entries of a masked array: these do not count, whatever `missing` is."""
+
+
+def fill_masked(X: Any) -> Any:
+    """Write NaN into the masked entries of a masked array; give back anything else as it is."""
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    return np.ma.filled(X.astype(X.dtype if X.dtype.kind in "fc" else np.float64), np.nan)
+
+
+def mask_like(out: np.ndarray, X: Any, n_copies: int = 1) -> np.ndarray:
+    """Give `out`, copies of normalised samples side by side, the mask of `X` where that is a masked array."""
+    if not isinstance(X, np.ma.MaskedArray):
+        return out
+    return np.ma.array(out, mask=np.tile(np.ma.getmaskarray(X), (1, n_copies)))
+
+
+def _plain(X: Any, missing: str | None) -> Any:
+    """Array of a masked array, or of a data frame of numbers, whose columns scikit-learn checks one by one."""
+    if isinstance(X, np.ma.MaskedArray):
+        bare = X.filled(0)
+        if missing == "error" and X.ndim == 2 and bare.dtype.kind == "f":
+            raise_missing(bare, X.shape[1] - np.isnan(bare).sum(axis=1))
+        return fill_masked(X)
+    values = X.to_numpy() if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
+    return X if values is None or values.dtype.kind not in "iuf" else values
+
+
+def as_samples(X: Any, missing: str | None = None) -> np.ndarray:
     """Two-dimensional numeric array of samples in rows; infinities and NaN are let through.
+
+    With the rule `missing`, masked entries are marked as :class:`Observed`; without, they are NaN.
 
     Raises
     ------
@@ -39,6 +73,8 @@ def as_samples(X: Any) -> np.ndarray:
     ValueError
         If `X` is not two-dimensional, has no feature, or is not numeric.
     """
+    is_masked = missing is not None and isinstance(X, np.ma.MaskedArray | Observed)
+    X = _plain(X, missing)
     if getattr(getattr(X, "columns", None), "is_unique", True) is False:
         # Two probes of one gene: scikit-learn refuses such names, which nothing here needs.
         X = X.set_axis(range(X.shape[1]), axis=1)
@@ -47,13 +83,38 @@ def as_samples(X: Any) -> np.ndarray:
     )
     if values.dtype.kind not in "biuf":  # dates and durations pass scikit-learn's check
         raise ValueError(f"X must hold real numbers; got an array of type {values.dtype}.")
-    return values
+    return values.view(Observed) if is_masked else values
 
 
 def validate_data(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """scikit-learn's validation, silent where its search for infinities adds up huge finite values."""
+    """scikit-learn's validation, silent where its search for infinities adds up huge finite values.
+
+    Masked entries are marked as :class:`Observed`. New samples with the feature names of the training samples
+    are checked as one array.
+    """
+    reset, is_masked = options.get("reset", True), isinstance(X, np.ma.MaskedArray | Observed)
+    columns, known = getattr(X, "columns", None), getattr(estimator, "feature_names_in_", ())
+    is_same = not reset and columns is not None and np.array_equal(np.asarray(columns), known)
+    if is_masked or is_same:
+        X = _plain(X, estimator.missing)
     with np.errstate(over="ignore", invalid="ignore"):
-        return validation.validate_data(estimator, X, y, **options)
+        if is_same and isinstance(X, np.ndarray):
+            options = {name: value for name, value in options.items() if name != "reset"}
+            return check_array(X, input_name="X", estimator=estimator, **options)
+        try:
+            found = validation.validate_data(estimator, X, y, **options)
+        except ValueError as error:
+            if "feature names should match" not in str(error):
+                raise
+            raise ValueError(f"{error}\n{_ALIGN}") from None
+    if not is_masked:
+        return found
+    return found.view(Observed) if isinstance(y, str) else (found[0].view(Observed), *found[1:])
+
+
+def row_names(X: Any, n_samples: int) -> np.ndarray:
+    """Names of the rows of a pandas data frame, or row numbers."""
+    return np.asarray(X.index if hasattr(X, "iloc") else np.arange(n_samples))
 
 
 def check_sample_weight(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
@@ -74,7 +135,7 @@ def kernel_dtype(dtype: np.dtype) -> np.dtype:
 
 def as_rows(block: np.ndarray, dtype: Any) -> np.ndarray:
     """Block of rows as the kernels want it; copied only where it is not usable as it lies in memory."""
-    return np.require(block, dtype=dtype, requirements=["C", "A", "W"])
+    return np.require(np.asarray(block), dtype=dtype, requirements=["C", "A", "W"])
 
 
 def as_bits(block: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -134,7 +195,7 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> N
 def raise_missing(X: np.ndarray, n_observed: np.ndarray, feature_names: Any = None) -> None:
     """Raise a ValueError that names the first NaN, if the counts of observed values say there is one."""
     incomplete = np.flatnonzero(n_observed < X.shape[1])
-    if incomplete.size == 0:
+    if incomplete.size == 0 or isinstance(X, Observed):
         return
     i = incomplete[0]
     j = int(np.flatnonzero(np.isnan(X[i].astype(float)))[0])
@@ -305,9 +366,15 @@ class SampleOperator:
     @property
     def is_constant(self) -> bool:
         """Whether no sample has two different values: then there is nothing to rank."""
+        return bool(np.all(self.is_orderless))
+
+    @property
+    def is_orderless(self) -> np.ndarray:
+        """Which samples have no two different values, of shape (n_samples,)."""
         flag, _ = code_masks(self.codes.dtype)
-        tied = np.count_nonzero(self.codes & flag, axis=1)
-        return bool(np.all(tied >= self.n_observed - 1))
+        tied = np.zeros(self.n_samples, np.int64)
+        tied[self.has_ties] = np.count_nonzero(self.codes[self.has_ties] & flag, axis=1)
+        return tied >= self.n_observed - 1
 
     def _rows(self, rows: slice) -> tuple:
         """Arguments that the kernels take for a block of samples."""
@@ -417,6 +484,35 @@ class SampleOperator:
         parts = over_blocks(of_block, self.codes.shape, n_jobs=self.n_jobs)
         return sum(parts, start=np.zeros((3, self.n_features)))
 
+    def iter_ranks(self) -> Iterator[np.ndarray]:
+        """Ranks of a few samples at a time, from −1 to 1, of mean 0, ties averaged, NaN where missing."""
+        levels = (2.0 * np.arange(self.n_features) + 1.0) / self.n_features - 1.0
+        step = max(1, _CACHED_VALUES // self.n_features)
+        for start in range(0, self.n_samples, step):
+            some = replace(self.take(slice(start, start + step)), ties="average", scale=None)
+            yield some.apply(levels, gap=np.nan)
+
+    def rank_sums(self) -> np.ndarray:
+        """Sums of the samples' ranks from −1 to 1, and how many samples have each feature, (2, n_features)."""
+        sums = np.zeros((2, self.n_features))
+        for ranks in self.iter_ranks():
+            known = ~np.isnan(ranks)
+            sums += np.where(known, ranks, 0.0).sum(axis=0), known.sum(axis=0)
+        return sums
+
+    def rank_agreement(self, sums: np.ndarray, *, leave_out: bool) -> np.ndarray:
+        """Correlation of every sample's ranks with mean ranks, and its share of ties, (n_samples, 2).
+
+        Parameters
+        ----------
+        sums : ndarray of shape (2, n_features)
+            Of :meth:`rank_sums`.
+        leave_out : bool
+            Whether the samples are part of the sums, so that each is left out of its own mean.
+        """
+        parts = [_rank_agreement(ranks, sums, leave_out) for ranks in self.iter_ranks()]
+        return np.concatenate([np.empty((0, 2)), *parts])
+
 
 def column_moments(A: np.ndarray, s: np.ndarray, centre: np.ndarray) -> np.ndarray:
     """Σ_i s_i, Σ_i s_i d_ij and Σ_i s_i d_ij² for d = A − centre, NaN left out, of shape (3, n_features)."""
@@ -424,6 +520,22 @@ def column_moments(A: np.ndarray, s: np.ndarray, centre: np.ndarray) -> np.ndarr
     weights = np.where(np.isnan(d), 0.0, s[:, None])
     d = np.nan_to_num(d)
     return np.stack([weights.sum(axis=0), (weights * d).sum(axis=0), (weights * d**2).sum(axis=0)])
+
+
+def _rank_agreement(ranks: np.ndarray, sums: np.ndarray, leave_out: bool) -> np.ndarray:
+    """:meth:`SampleOperator.rank_agreement` of the ranks of some samples."""
+    known = ~np.isnan(ranks)
+    a, m = np.where(known, ranks, 0.0), known.sum(axis=1)
+    total, count = (sums[0] - a, sums[1] - known) if leave_out else sums
+    both = known & (count > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        untied = (m * m - 1.0) / (3.0 * m)  # Σ of m ranks squared
+        ties = np.where(m > 1, np.round(1.0 - (a * a).sum(axis=1) / untied, 12), 1.0)
+        a, b = a * both, np.where(both, total / count, 0.0)
+        k, A, B = both.sum(axis=1), a.sum(axis=1), b.sum(axis=1)
+        ab, aa, bb = ((x * y).sum(axis=1) for x, y in ((a, b), (a, a), (b, b)))
+        r = (ab - A * B / k) / np.sqrt((aa - A * A / k) * (bb - B * B / k))
+    return np.column_stack([np.where(ties < 1.0, r, np.nan), ties])
 
 
 def deviations(

@@ -157,6 +157,10 @@ def concordance(y: Any, risk: Any, strata: Any = None, sample_weight: Any = None
     y, risk = as_outcome(y, strata), np.asarray(risk, dtype=np.float64)
     if risk.shape != y.shape:
         raise ValueError(f"risk must hold one number per sample, {len(y)}; got {risk.shape}.")
+    if np.isnan(risk).any():
+        raise ValueError(
+            f"risk is NaN for {np.isnan(risk).sum()} of {len(y)} samples; leave these samples out."
+        )
     weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, np.float64)
     code = codes(y)
     order = np.argsort(code, kind="stable")

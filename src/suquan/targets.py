@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 
 from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._kernels import operators
-from suquan.ranking import SampleOperator, as_rows, code_masks, kernel_dtype
+from suquan.ranking import SampleOperator, as_rows, code_masks, fill_masked, kernel_dtype
 
 LEARNED = ("median", "mean", "approximate_median")
 
@@ -157,7 +157,7 @@ def _inverse(target: Any) -> Any:
 def _as_vector(target: Any) -> np.ndarray:
     """Array-like target as a vector of floats."""
     try:
-        given = np.asarray(target)
+        given = np.asarray(fill_masked(target))
         if given.dtype.kind not in "biufO":
             raise TypeError(f"not real numbers: {given.dtype}")
         values = np.array(given, dtype=np.float64)

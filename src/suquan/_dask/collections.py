@@ -47,6 +47,11 @@ def check_row_blocks(X: Any, *, min_samples: int = 1) -> Any:
             f"X has blocks of type {type(X._meta).__module__}.{type(X._meta).__name__}; dense NumPy "
             f"blocks are needed: X.map_blocks(lambda block: block.toarray()) for sparse ones."
         )
+    if isinstance(X._meta, np.ma.MaskedArray):
+        raise TypeError(
+            "X has masked blocks, which are taken in memory only. Write NaN into them, "
+            "dask.array.ma.filled(X.astype(float), np.nan), and use missing='ignore', or give X.compute()."
+        )
     if X.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: X is of type {X.dtype}.")
     if X.dtype.kind not in "biuf":

@@ -39,6 +39,16 @@ def describe(block: RankedBlock) -> list[np.ndarray]:
     return [np.array([not block.operator.is_constant, not block.operator.is_complete], np.int64)]
 
 
+def rank_sums(block: RankedBlock) -> list[np.ndarray]:
+    """Part of the sums of the samples' ranks."""
+    return [block.operator.rank_sums()]
+
+
+def rank_agreement(block: RankedBlock, sums: np.ndarray) -> list[np.ndarray]:
+    """How the ranks of the samples of a block agree with the mean of all others."""
+    return [block.operator.rank_agreement(sums, leave_out=True)]
+
+
 class BlockOperator:
     """The sample operator of all blocks, whose features have the factors `scale`."""
 
@@ -66,6 +76,14 @@ class BlockOperator:
     def column_moments(self, s: np.ndarray, f: np.ndarray, centre: np.ndarray) -> np.ndarray:
         """Moments of the columns of T_i f, in one pass; blocks have their weights."""
         return self.blocks.sum(block_moments, f, centre)[0]
+
+    def rank_sums(self) -> np.ndarray:
+        """Sums of the samples' ranks, in one pass."""
+        return self.blocks.sum(rank_sums)[0]
+
+    def rank_agreement(self, sums: np.ndarray, *, leave_out: bool) -> np.ndarray:
+        """Agreement of every sample's ranks with the mean of all others, in one pass."""
+        return np.concatenate(self.blocks.collect(rank_agreement, sums))
 
     def scaled(self, scale: np.ndarray) -> BlockOperator:
         """The same samples with these factors of the features, in their blocks from now on."""

@@ -75,6 +75,7 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
                 calibration=options.calibration_or_none,
                 groups=problem.groups,
                 leave_out=problem.cohorts,
+                sample_names=problem.sample_names,
                 **options.settings(),
             )
             model = fit_model(problem, [method_of_model(result)], inner, options)

@@ -42,6 +42,7 @@ class Problem:
         What to record about the data.
     groups, cohorts : ndarray of shape (n_samples,) of str, or None
         What stays together in every fold, and what is left out in turn.
+    sample_names : ndarray of shape (n_samples,) of str, or None
     """
 
     X: Any
@@ -51,6 +52,7 @@ class Problem:
     summary: dict[str, Any]
     groups: np.ndarray | None = None
     cohorts: np.ndarray | None = None
+    sample_names: np.ndarray | None = None
 
     @property
     def is_regression(self) -> bool:
@@ -107,7 +109,7 @@ def load_problem(options: ModelOptions, output: Output, *, in_blocks: bool = Fal
         "label_options": options.asked(),
         **found,
     }
-    parts: dict[str, Any] = {}
+    parts: dict[str, Any] = {"sample_names": table.sample_names[keep]}
     for part, column in (("groups", options.groups), ("cohorts", options.leave_out)):
         if column is not None:
             known = source or table, table.sample_names[keep], column
@@ -206,7 +208,7 @@ def sample_problem(problem: Problem, n_rows: int, seed: int) -> Problem:
     keep = np.zeros(n_samples, dtype=bool)
     keep[np.random.default_rng(seed).choice(n_samples, n_rows, replace=False)] = True
     (X,) = compute(take_rows(problem.X, keep), blocks_of=problem.X)
-    parts = {name: getattr(problem, name) for name in ("groups", "cohorts")}
+    parts = {name: getattr(problem, name) for name in ("groups", "cohorts", "sample_names")}
     kept: dict[str, Any] = {k: None if part is None else part[keep] for k, part in parts.items()}
     return replace(problem, X=X, y=problem.y[keep], **kept)
 

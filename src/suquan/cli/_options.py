@@ -403,6 +403,9 @@ class Predict(OutcomeOptions, TableOptions, ClusterOptions):
     missing: Missing | None = opt(
         None, "Rule for missing values of present features; by default the model's."
     )
+    strict: bool = opt(
+        False, "Refuse samples that look unlike the training samples.", None, "--strict"
+    )
     training: Path | None = opt(
         None, "Training samples: tells how their scores move without the missing features.", "TABLE"
     )

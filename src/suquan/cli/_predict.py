@@ -28,6 +28,10 @@ from suquan.cli._survival import say_concordance
 from suquan.cox_model import SuquanCox
 from suquan.io import TableError, iter_row_blocks, read_labels, read_table
 from suquan.persistence import ModelFile, read_model
+from suquan.sample_checks import FAR_BELOW, agreement, find_problems
+
+CHECKS = ("sample", "correlation", "ties", "problem")
+_MOST_NAMED = 10  # samples that a warning names
 
 
 def run(options: Predict, output: Output) -> None:
@@ -60,8 +64,13 @@ def run(options: Predict, output: Output) -> None:
     training = None if options.training is None else load_training(options, file, features)
     with running_cluster(options):
         rows: Iterable[list[Any]] = (
-            [sample, *numbers, *_winner(numbers, names)]
-            for part in score(options, file.estimator, output, samples, why, training)
+            [sample, *(None if np.isnan(x) else x for x in numbers), *_winner(numbers, names)]
+            for part in _checked(
+                score(options, file.estimator, output, samples, why, training),
+                file.estimator,
+                options.strict,
+                output,
+            )
             for sample, numbers in zip(*(column.tolist() for column in part), strict=True)
         )
         if not in_blocks or path is None or options.time:
@@ -73,11 +82,17 @@ def run(options: Predict, output: Output) -> None:
             output.say(f"scores: {path}")
         elif not output.as_json:
             at_terminal = sys.stdout.isatty()  # four digits for people, all for pipes and files
-            shown = ([number(cell) for cell in row] for row in rows) if at_terminal else rows
+            shown = ([_shown(cell) for cell in row] for row in rows) if at_terminal else rows
             _write(sys.stdout.buffer, header, shown)
     if options.time:
-        _say_concordance(options, {row[0]: row[1] for row in rows}, samples, output)
+        risks = {row[0]: row[1] for row in rows if row[1] is not None}
+        _say_concordance(options, risks, samples, output)
     output.keep(output=None if path is None else str(path), columns=header)
+
+
+def _shown(cell: Any) -> str:
+    """Four digits of a score; nothing for a sample without one."""
+    return "" if cell is None else number(cell)
 
 
 def load_training(options: Predict, file: ModelFile, features: Any) -> tuple[Any, Any]:
@@ -162,6 +177,42 @@ def _score_on_blocks(
     _say_count(output, table.n_samples)
 
 
+def _checked(
+    parts: Iterable[tuple[np.ndarray, np.ndarray]], model: Any, strict: bool, output: Output
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Take the checks off the numbers of the samples; name those that look unlike the training samples."""
+    known = getattr(model, "training_ranks_", None)
+    if known is None:
+        told = "the model file keeps no mean ranks to compare new samples with; fit it again"
+        if strict:
+            raise TableError(f"--strict: {told}")
+        output.say(told)
+    found: list[dict[str, Any]] = []
+    for names, numbers in parts:
+        checks = np.round(numbers[:, :2], 4).T
+        rows = zip(names.tolist(), *checks, find_problems(model, *numbers[:, :2].T), strict=True)
+        found += [dict(zip(CHECKS, row, strict=True)) for row in rows if row[-1]]
+        yield names, numbers[:, 2:]
+    output.keep(unlike_training=found)
+    if not found:
+        return
+    each = ", ".join(
+        f"{row['sample']!r} ({row['problem']}"
+        + (f": {row['correlation']:.2f})" if row["problem"] == FAR_BELOW else ")")
+        for row in found[:_MOST_NAMED]
+    )
+    told = f"{len(found):,} of the samples look unlike the training samples: {each}"
+    told += f" and {len(found) - _MOST_NAMED:,} more" * (len(found) > _MOST_NAMED)
+    if known is not None:
+        low, _, high = known["correlations"]
+        told += f"; rank correlations of training samples: {low:.2f} to {high:.2f}"
+    if strict:
+        raise TableError(
+            f"{told}. Look at how they were measured and processed, or leave --strict out"
+        )
+    output.warn(told)
+
+
 def _say_features(output: Output, aligned: AlignedSamples, where: str = "") -> None:
     """Tell how many of the model's features there are."""
     n_extra, n_features = len(aligned.extra), aligned.values.shape[1]
@@ -228,15 +279,23 @@ def _header(names: list[str]) -> list[str]:
 
 
 def _score(model: Any, X: np.ndarray) -> np.ndarray:
-    """Values of a regression, else scores and probabilities; of two classes those of the second."""
-    if not hasattr(model, "classes_"):
-        return model.predict(X)[:, None]
-    scores, chances = model.decision_function(X), model.predict_proba(X)
-    return np.column_stack([scores, chances[:, 1] if scores.ndim == 1 else chances])
+    """Checks of samples; then values of a regression, or scores and probabilities.
+
+    Of two classes the probability is that of the second. A sample with one value throughout gets NaN.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* have one value throughout")  # named with the others
+        if not hasattr(model, "classes_"):
+            return np.column_stack([agreement(model, X), model.predict(X)])
+        scores, chances = model.decision_function(X), model.predict_proba(X)
+    chances = chances[:, 1] if scores.ndim == 1 else chances
+    return np.column_stack([agreement(model, X), scores, chances])
 
 
 def _winner(numbers: list[float], names: list[str]) -> list[str]:
     """Name of the class with the highest probability; none in regression."""
+    if names and np.isnan(numbers[-1]):
+        return [""]
     if len(names) <= 2:
         return names[int(numbers[-1] > 0.5) :][:1]
     return [names[int(np.argmax(numbers[len(names) :]))]]

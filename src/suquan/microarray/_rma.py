@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_array
 
 from suquan._blocks import for_each_block
 from suquan._kernels.microarray import polish_sets
-from suquan.preprocessing import quantile_normalize
-from suquan.ranking import TIES, check_choice
+from suquan.preprocessing import named_like, quantile_normalize
+from suquan.ranking import TIES, check_choice, fill_masked
 from suquan.targets import LEARNED, make_target_quantiles
 
 # Nodes of the density estimate; its argmax is one of them, so this number is part of the definition.
@@ -378,6 +378,7 @@ def as_arrays(pm: Any, name: str = "pm") -> np.ndarray:
     ValueError
         If `pm` is not two-dimensional, is empty, or holds anything but finite real numbers.
     """
+    pm = fill_masked(pm)
     values = check_array(pm, dtype="numeric", ensure_all_finite=False, input_name=name)
     if values.dtype.kind not in "biuf":
         raise ValueError(f"{name} must hold real numbers; got an array of type {values.dtype}.")
@@ -421,13 +422,3 @@ def group_probes(probeset: Any, n_probes: int) -> ProbeSets:
     order = np.argsort(codes, kind="stable").astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return ProbeSets(names, order, starts)
-
-
-def named_like(out: np.ndarray, pm: Any, index: Any) -> Any:
-    """`out` as a data frame with the columns of `pm` and, in pandas, the row names `index`, if `pm` is one."""
-    library = type(pm).__module__.partition(".")[0]
-    if library == "pandas" and hasattr(pm, "columns"):
-        return type(pm)(out, index=index, columns=pm.columns)
-    if library == "polars" and hasattr(pm, "columns"):
-        return type(pm)(out, schema=list(pm.columns))
-    return out
