@@ -57,6 +57,55 @@ def test_missing_features_are_skipped_and_the_lost_weight_is_told(data, model):
     assert hasattr(model, "feature_names_in_")
 
 
+def test_a_missing_feature_counts_as_its_training_mean(data, model):
+    X, y = data
+    Z, w = model.transform(X), model.coef_[0]
+    mean, gone = Z.mean(axis=0), [3, 8, 20]
+    new = X.drop(columns=[NAMES[j] for j in gone])
+    with pytest.warns(UserWarning, match="count as their training means"):
+        aligned = align_features(model, new)
+    part = np.delete(aligned.model.transform(aligned.values) * w, gone, axis=1).sum(axis=1)
+    expected = part + mean[gone] @ w[gone] + model.intercept_[0]
+    assert_allclose(aligned.model.decision_function(aligned.values), expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "task", "options"),
+    [
+        ("fixed", "two", {}),
+        ("fixed", "two", {"loss": "softmax"}),
+        ("fixed", "three", {}),
+        ("fixed", "values", {}),
+        ("fixed", "values", {"loss": "poisson"}),
+        ("multi", "two", {"loss": "softmax"}),
+        ("multi", "three", {}),
+        ("matrix", "values", {}),
+    ],
+)
+def test_what_missing_features_may_do_to_the_score_is_told(data, method, task, options):
+    X, y = data
+    u = np.log(X.to_numpy()).sum(axis=1)
+    labels = {"two": y, "three": np.digitize(u, [-2, 2]), "values": np.round(np.exp(u / 8))}[task]
+    kind = suquan.SuquanRegressor if task == "values" else suquan.SuquanClassifier
+    model = kind(method, alpha=0.05, **options).fit(X, labels)
+    gone = np.array([0, 7, 12, 25])
+    Z, copies = model.transform(X), len(model.coef_[0]) // 30
+    curves = (Z * model.coef_[:, None]).reshape(len(model.coef_), 60, copies, 30).sum(axis=2)
+    if len(curves) == 2:  # two classes with a score each
+        curves = curves[1:] - curves[:1]
+    independent = np.sqrt(curves.var(axis=1)[:, gone].sum(axis=1)).max()
+    together = curves[:, :, gone].sum(axis=2).std(axis=1).max()
+    new = X.drop(columns=[NAMES[j] for j in gone])
+    with pytest.warns(UserWarning, match=f"{independent:.3g} .if genes were independent; usually"):
+        alone = align_features(model, new, max_lost=1.0)
+    assert alone.training is None
+    assert_allclose(alone.spread, independent)
+    with pytest.warns(UserWarning, match=f"{together:.3g} .over the training samples."):
+        known = align_features(model, new, max_lost=1.0, training=(X, labels))
+    assert_allclose([known.spread, known.training.spread], together)
+    assert align_features(model, X).spread == 0.0
+
+
 @pytest.mark.parametrize("task", ["two", "three", "values"])
 def test_training_samples_tell_what_the_missing_features_are_worth(data, task):
     X, y = data
@@ -155,6 +204,7 @@ def test_a_normalizer_counts_features(data):
     with pytest.warns(UserWarning, match=r"10.0% of its features is lost"):
         aligned = align_features(normalizer, X.iloc[:, 3:])
     assert np.isnan(aligned.model.transform(aligned.values)[:, :3]).all()
+    assert aligned.spread is None
 
 
 def test_gaps_of_the_samples_follow_the_models_rule(data, model):

@@ -159,6 +159,22 @@ def test_out_of_fold_scores_are_those_of_models_that_have_not_seen_the_sample():
     assert_allclose(model.out_of_fold_scores_, np.concatenate(expected), atol=1e-6)
 
 
+@pytest.mark.parametrize("n_features", [8, 60])  # 60: through blocks of knots
+def test_out_of_fold_scores_count_missing_values_as_predictions_do(n_features):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((45, n_features))
+    y = X[:, 0] + X[:, 1] > 0
+    X[rng.random(X.shape) < 0.2] = np.nan
+    rules = {"missing": "ignore", "class_weight": "balanced", "n_knots": 6}
+    cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=5, random_state=0)
+    model = SuquanClassifierCV("fixed", cv=cv, **rules, **SMALL).fit(X, y)
+    plain = SuquanClassifier("fixed", alpha=model.alpha_, **rules)
+    expected = [
+        plain.fit(X[train], y[train]).decision_function(X[test]) for train, test in cv.split(X, y)
+    ]
+    assert_allclose(model.out_of_fold_scores_, np.concatenate(expected), atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["sigmoid", "isotonic"])
 def test_calibration_is_fitted_to_them_and_a_repeat_weighs_one_over_their_number(kind):
     X, y = make_problem()

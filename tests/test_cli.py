@@ -452,6 +452,11 @@ def test_predict_drops_extra_features_and_tells_what_missing_ones_cost(data, mod
     assert f"1 of the model's 12 features are missing, first '{light}'" in result.stderr
     assert f"{share.min():.1%} of its weight" in result.stderr
     assert "11 of the model's 12 features; 1 other dropped" in result.stdout
+    told = json.loads(succeed("predict", model, tmp_path / "light.csv", "--json").stdout)
+    gone = int(light.removeprefix("GENE"))
+    spread = weights[gone] * np.sqrt(loaded.feature_variances_[gone])
+    assert_allclose(told["lost_spread"], spread)
+    assert f"deviation of {spread:.3g} (if genes were independent; usually" in result.stderr
     frame.drop(columns=[light, heavy]).to_csv(tmp_path / "heavy.csv", index=False)
     limit = share.max()
     message = fail("predict", model, tmp_path / "heavy.csv", "--max-lost", limit)
@@ -482,6 +487,7 @@ def test_predict_tells_what_the_missing_features_are_worth_to_training_samples(
     told = succeed(*one, data / "table.csv", *labels).stderr
     assert sum("correlate" in line for line in told.splitlines()) == 1
     assert f"{shift}" in told
+    assert f"deviation of {shift.spread:.3g} (over the training samples)" in told
     for table in ("table.csv", "turned.tsv"):
         shown = json.loads(succeed(*one, data / table, *labels, "--json").stdout)
         assert_allclose(shown["training"]["score_without"], shift.score_without)

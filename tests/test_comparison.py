@@ -15,12 +15,12 @@ from scipy import stats
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score, fbeta_score, make_scorer, precision_score
+from sklearn.metrics import f1_score, fbeta_score, log_loss, make_scorer, precision_score
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from suquan import _tasks, compare, comparison, quantile_normalize
+from suquan import SuquanClassifier, _tasks, compare, comparison, quantile_normalize
 from suquan._comparison_tables import verdict_of
 from suquan._progress import Progress
 from suquan._tasks import Outcome
@@ -63,6 +63,31 @@ def assert_same(first, second):
 @pytest.fixture(scope="module")
 def result():
     return compare(*make_problem(), **SETTINGS)
+
+
+@pytest.mark.parametrize("n_features", [8, 70])  # 70: Gram matrices serve complete samples
+@pytest.mark.parametrize("name", ["raw", "median", "uniform", "crossfit"])
+def test_missing_values_of_test_samples_count_as_their_training_means(name, n_features):
+    X, y = make_problem(60, n_features)
+    X[np.random.default_rng(1).random(X.shape) < 0.3] = np.nan
+    settings = {**SETTINGS, "alphas": [0.1], "smoothnesses": [0.1], "scoring": "neg_log_loss"}
+    result = compare(
+        X, y, methods=[name], departures=1.0, calibration=None, missing="ignore", **settings
+    )
+    scores = []
+    for train, test in SETTINGS["outer_cv"].split(X, y):
+        if name == "raw":
+            Z = (X - np.nanmean(X[train])) / np.nanstd(X[train])
+            filled = np.where(np.isnan(Z), np.nanmean(Z[train], axis=0), Z)
+            model = LogisticRegression(C=1 / (2 * len(train) * 0.1), tol=1e-10, max_iter=10_000)
+            chances = model.fit(np.nan_to_num(Z[train]), y[train]).predict_proba(filled[test])
+        else:
+            learns = {"method": "crossfit", "smoothness": 0.1, "n_repeats": 1, "random_state": 0}
+            how = learns if name == "crossfit" else {"method": "fixed", "init": name}
+            model = SuquanClassifier(**how, alpha=0.1, missing="ignore").fit(X[train], y[train])
+            chances = model.predict_proba(X[test])
+        scores.append(-log_loss(y[test], chances))
+    np.testing.assert_allclose(column(result, name, "score"), scores, rtol=1e-5)
 
 
 # -- tables ------------------------------------------------------------------------------------------

@@ -220,13 +220,18 @@ def test_scikit_survival_takes_what_we_return(patients):
     assert np.all((scores > 0) & (scores < 0.25))
 
 
-def test_missing_features_count_as_the_mean_of_the_target(patients):
+def test_missing_features_count_as_their_training_means(patients):
     X, y = patients
     X = X.copy()
     X[::4, 3] = np.nan
     with pytest.raises(ValueError, match="missing"):
         SuquanCox("fixed").fit(X, y)
-    assert SuquanCox(missing="ignore", random_state=0).fit(X, y).score(X, y) > 0.7
+    model = SuquanCox(missing="ignore", random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.7
+    Z = model.transform(X)
+    mean = np.nanmean(Z[:, 3])
+    Z[::4, 3] = mean
+    np.testing.assert_allclose(model.predict(X), Z @ model.coef_[0])
 
 
 def test_selection_chooses_by_concordance(patients):

@@ -65,12 +65,15 @@ def assert_same_fit(model, X, y, blocks=None, atol=1e-6, **fit_options):
         here = model.fit(X, y, **fit_options)
         expected, f = scores(here, X), here.target_quantiles_
         objective, history = here.objective_, here.objective_history_
+        moments = here.feature_means_, here.feature_variances_
         there = model.fit(blocks, y, **fit_options)
     scale = max(1.0, np.abs(expected).max())
     np.testing.assert_allclose(scores(there, X), expected, rtol=0, atol=atol * scale)
     np.testing.assert_allclose(there.target_quantiles_, f, rtol=0, atol=atol * np.abs(f).max())
     np.testing.assert_allclose(there.objective_, objective, rtol=1e-7)
     np.testing.assert_allclose(there.objective_history_, history, rtol=1e-6)
+    found = there.feature_means_, there.feature_variances_
+    np.testing.assert_allclose(found, moments, rtol=0, atol=atol * np.abs(f).max() ** 2)
     assert there.n_passes_ > 0
     return there
 

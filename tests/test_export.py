@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -182,6 +183,54 @@ def test_one_sample_with_other_features_is_scored_as_by_predict(scorer, tmp_path
 
 
 @pytest.mark.parametrize("scorer", [pytest.param("score.R", marks=needs_r), "score.py"])
+def test_the_scorers_refuse_what_the_library_refuses(scorer, tmp_path):
+    model = fit("crossfit", "two", make_samples())
+    folder = export_model(model, tmp_path / "model")
+    plain = write_samples(make_samples(n=3), tmp_path / "t.csv").read_text("utf-8").splitlines()
+    rows = list(csv.reader(plain))
+    heavy = np.abs(model.coef_[0]) >= np.median(np.abs(model.coef_[0]))
+    light = [0, *np.flatnonzero(~heavy) + 1]
+
+    def changed(row, column, cell):
+        return [[cell if (i, j) == (row, column) else old for j, old in enumerate(r)]
+                for i, r in enumerate(rows)]  # fmt: skip
+
+    cases = {
+        r"none of the model's 12 features": [[row[0], "1.5"] for row in [["sample"], *rows[1:]]],
+        r"[5-9]\d\.\d% of the weight, at most 50.0%": [[row[j] for j in light] for row in rows],
+        r"TP53 occurs more than once": changed(0, 3, "TP53"),
+        r"sample 0 occurs more than once": [*rows, rows[1]],
+        r"a?row.* has 12 cells, the header has 13": [*rows[:-1], rows[-1][:-1]],
+        r"a?row.* has 14 cells, the header has 13": [*rows[:-1], [*rows[-1], "1"]],
+        r"sample 1, feature HLA-A: inf is not a finite": changed(2, 10, "inf"),
+        r"sample 0, feature TP53: -Inf is not a finite": changed(1, 1, "-Inf"),
+        r"sample 2, feature TP53: 1e999 is not a finite": changed(3, 1, "1e999"),
+        r"sample 2, feature é: high is not a finite": changed(3, 12, "high"),
+        r"there is no sample": rows[:1],
+    }
+    command = [RSCRIPT if scorer == "score.R" else sys.executable, folder / scorer]
+    table, out = tmp_path / "bad.csv", tmp_path / "out.csv"
+    for match, bad in cases.items():
+        with table.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(bad)
+        done = subprocess.run(
+            [*command, table, out, "ignore"], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 1, match
+        (line,) = done.stderr.splitlines()
+        assert re.search(match, line), line
+        assert not out.exists()
+    for cell in ("NA", "NaN", "nan", "null", "NULL", ""):
+        with table.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(changed(2, 4, cell))
+        scores = score_by(scorer, folder, table, "ignore")[2][:, 0]
+        model.missing = "ignore"
+        X = make_samples(n=3)
+        X.iloc[1, 3] = np.nan
+        assert_allclose(scores, model.decision_function(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("scorer", [pytest.param("score.R", marks=needs_r), "score.py"])
 def test_features_without_names_are_taken_in_order(scorer, tmp_path):
     X = make_samples()
     model = suquan.SuquanClassifier("fixed").fit(X.to_numpy(), make_labels("two"))
@@ -189,6 +238,13 @@ def test_features_without_names_are_taken_in_order(scorer, tmp_path):
     table = write_samples(X, tmp_path / "t.csv")
     scores = score_by(scorer, folder, table)[2]
     assert_allclose(scores[:, 0], model.decision_function(X.to_numpy()), atol=1e-9)
+    command = [RSCRIPT if scorer == "score.R" else sys.executable, folder / scorer]
+    write_samples(X.iloc[:, 1:], table)
+    done = subprocess.run(
+        [*command, table, tmp_path / "s.csv", "ignore"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "there are 11 features, the model has 12" in done.stderr
 
 
 def test_the_scorer_in_numpy_needs_neither_suquan_nor_another_package(tmp_path):
@@ -264,7 +320,9 @@ def test_export_from_the_command_line(model_path, tmp_path):
     out = tmp_path / "plain"
     result = export(model_path, "--out", out)
     assert result.exit_code == 0, result.output
-    assert "coefficients.csv, model.json, score.R, score.py, targets.csv" in result.stdout
+    assert (
+        "coefficients.csv, missing.csv, model.json, score.R, score.py, targets.csv" in result.stdout
+    )
     assert json.loads((out / "model.json").read_text())["classes"] == ["healthy", "ill"]
     X = make_samples().set_axis([f"gene {j}" for j in range(P)], axis=1)
     scores = score_by("score.py", out, write_samples(X, tmp_path / "t.csv"))[2]

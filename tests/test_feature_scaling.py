@@ -129,7 +129,7 @@ def test_deviations_are_those_of_the_values_that_are_not_missing():
     samples[:, 8] = np.where(np.arange(N) == 3, 1.0, np.nan)
     operator = SampleOperator.from_samples(samples, missing="ignore")
     f = make_target_quantiles("normal", P)
-    sd = deviations(lambda centre: operator.column_moments(WEIGHTS, f, centre), P, 3.0)
+    sd = deviations(lambda centre: operator.column_moments(WEIGHTS, f, centre), 3.0)
     A = operator.apply(f, gap=np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the column without values
@@ -138,7 +138,8 @@ def test_deviations_are_those_of_the_values_that_are_not_missing():
     known = np.arange(P) < 7
     assert_allclose(sd[known], expected[known])
     model = make_model("squared", missing="ignore").fit(samples, VALUES)
-    scores = np.nan_to_num(model.transform(samples)) @ model.coef_.T + model.intercept_
+    Z = model.transform(samples)
+    scores = np.where(np.isnan(Z), model.feature_means_, Z) @ model.coef_.T + model.intercept_
     assert_allclose(model.predict(samples), scores[:, 0])
 
 

@@ -51,7 +51,7 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
     if through_blocks:
         data = replace(data, grams=knot_grams(data.operator, estimator.n_knots))
     fits = data.fit(settings, candidates, train)
-    outputs = data.outputs(fits, train, test)
+    outputs = data.outputs(settings, fits, train, test)
     part = None if weights is None else weights[train]
     for candidate, (_, fit), shared in zip(candidates, fits, outputs, strict=True):
         _, alpha, smoothness, rounds, _, departure = candidate

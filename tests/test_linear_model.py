@@ -452,13 +452,81 @@ def test_missing_values_and_ties_are_part_of_the_model(method, ties):
     model.fit(X, y)
     Z = model.transform(X)
     np.testing.assert_array_equal(np.isnan(Z), np.isnan(X))
-    u = np.nan_to_num(Z) @ model.coef_[0] + model.intercept_[0]
-    np.testing.assert_allclose(model.decision_function(X), u, atol=1e-10)
+    u = np.nan_to_num(Z) @ model.coef_[0] + model.intercept_[0]  # the fit counts a missing one as 0
     assert model.objective_ == pytest.approx(
         np.mean(np.logaddexp(0, -np.where(y == 1, 1, -1) * u))
         + model.alpha_ * np.sum(model.coef_**2)
         + model.smoothness_ * np.sum(np.diff(model.target_quantiles_) ** 2)
     )
+
+
+def weighted_moments(Z, weights):
+    """Weighted mean and variance of every column over its values that are not NaN."""
+    s = np.where(np.isnan(Z), 0.0, weights[:, None])
+    mean = np.nansum(s * Z, axis=0) / s.sum(axis=0)
+    return mean, np.nansum(s * (Z - mean) ** 2, axis=0) / s.sum(axis=0)
+
+
+def make_gaps(X, missing):
+    X = np.round(X, 1)
+    if missing == "ignore":
+        X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+        X[:40, 5] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
+@pytest.mark.parametrize("missing", ["ignore", "error"])
+@pytest.mark.parametrize("scaling", ["none", "std"])
+def test_a_missing_value_counts_as_its_weighted_training_mean(scaling, missing, ties):
+    X, y = make_problem()
+    X, weights = make_gaps(X, missing), np.linspace(0.0, 2.0, len(y))
+    model = SuquanClassifier(
+        "bnd", missing=missing, ties=ties, feature_scaling=scaling, class_weight={0: 1.0, 1: 3.0}
+    ).fit(X, y, sample_weight=weights)
+    mean, variance = weighted_moments(model.transform(X), weights * np.where(y == 1, 3.0, 1.0))
+    np.testing.assert_allclose(model.feature_means_, mean, atol=1e-12)
+    np.testing.assert_allclose(model.feature_variances_, variance, atol=1e-12)
+    model.missing = "ignore"
+    new = np.random.default_rng(1).random(X.shape)
+    new[np.random.default_rng(2).random(X.shape) < 0.3] = np.nan
+    new[0] = np.nan
+    Z = model.transform(new)
+    assert np.array_equal(np.isnan(Z), np.isnan(new))
+    u = np.where(np.isnan(Z), mean, Z) @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(new), u, atol=1e-10)
+    alone = [model.decision_function(x[None])[0] for x in new]
+    assert np.array_equal(alone, model.decision_function(new))
+
+
+@pytest.mark.filterwarnings("ignore:the target quantiles are not non-decreasing")
+@pytest.mark.parametrize(("method", "n_classes"), [("multi", 3), ("matrix", 3), ("matrix", 2)])
+@pytest.mark.parametrize("scaling", ["none", "std"])
+def test_with_several_targets_it_counts_as_the_mean_of_the_curve(method, n_classes, scaling):
+    X, y = make_problem(n_classes=n_classes)
+    X, weights = make_gaps(X, "ignore"), np.linspace(0.5, 2.0, len(y))
+    model = SuquanClassifier(method, missing="ignore", n_knots=5, feature_scaling=scaling)
+    model.fit(X, y, sample_weight=weights)
+    targets = [make_target_quantiles(g, X.shape[1]) for g in model.target_knots_]
+    Z = np.stack([quantile_normalize(X, f, missing="ignore") for f in targets], axis=1)
+    W = model.coef_.reshape(-1, *Z.shape[1:])
+    gaps, u = np.isnan(X), np.empty((len(X), len(W)))
+    for k, w in enumerate(W):
+        curves = np.sum(w * Z, axis=1)
+        mean, variance = weighted_moments(curves, weights)
+        np.testing.assert_allclose(model.feature_means_[k], mean, atol=1e-12)
+        np.testing.assert_allclose(model.feature_variances_[k], variance, atol=1e-12)
+        u[:, k] = np.where(gaps, mean, curves).sum(axis=1) + model.intercept_[k]
+    scores = model.decision_function(X).reshape(u.shape)
+    np.testing.assert_allclose(scores, u, atol=1e-10)
+
+
+def test_a_feature_that_no_training_sample_has_counts_as_the_mean_of_the_target():
+    X, y = make_problem()
+    X[:, 3] = np.nan
+    model = SuquanClassifier("fixed", missing="ignore").fit(X, y)
+    assert (model.feature_means_[3], model.feature_variances_[3], model.coef_[0, 3]) == (0, 0, 0)
+    assert np.all(np.isfinite(model.decision_function(X)))
 
 
 def test_missing_values_are_refused_by_default():

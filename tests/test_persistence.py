@@ -305,6 +305,19 @@ def test_parameters_that_a_file_lacks_get_their_defaults(name, tmp_path):
     assert_same_predictions(load_model(source), loaded, X)
 
 
+@pytest.mark.parametrize("name", ["classifier", "classifier_multi"])
+def test_a_model_from_before_training_means_warns_and_counts_what_is_missing_as_0(name):
+    model = load_model(STORED / "schema3" / f"{name}.suquan")
+    x = make_models.named(X[:5]).drop(columns=["gene 2", "gene 7"])
+    with pytest.warns(UserWarning, match="2 of the model's 12 .* they are skipped"):
+        aligned = suquan.align_features(model, x, max_lost=1.0)
+    assert aligned.spread is None
+    with pytest.warns(UserWarning, match="saved by an older version.*counts as 0"):
+        scores = aligned.model.decision_function(aligned.values)
+    u = np.nan_to_num(aligned.model.transform(aligned.values)) @ model.coef_.T + model.intercept_
+    assert_allclose(scores.reshape(u.shape), u)
+
+
 @pytest.mark.parametrize("schema", ["schema1", "schema2"])
 def test_a_model_from_before_calibration_is_not_calibrated(schema):
     model = load_model(STORED / schema / "classifier_cv.suquan")

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
 
+from suquan.fitting import decision_values
 from suquan.io._table import no_feature_matches
 from suquan.ranking import SampleOperator, as_samples, raise_missing
 
@@ -31,12 +32,15 @@ class TrainingShift:
         Mean change of the scores; of several classes the largest in size.
     scoring : {"roc_auc", "roc_auc_ovr", "r2", "concordance"} or None
         For two classes, more, values, or times to event; None without labels.
+    spread : float
+        Standard deviation of what the dropped features add to the scores; of several classes the largest.
     score, score_without : float or None
         With all features, and without those that are dropped.
     """
 
     correlation: float
     shift: float
+    spread: float
     scoring: str | None = None
     score: float | None = None
     score_without: float | None = None
@@ -69,6 +73,11 @@ class AlignedSamples:
         Given features that the model does not have; they were dropped.
     lost : float
         Share of Σ|w| at the missing features, or of the features for a model without coefficients.
+    spread : float or None
+        Standard deviation of what the missing features would add to the score, whose mean is counted: over the
+        training samples where they were given, otherwise √(Σ_j w_j² v_j) with the variances v of the
+        normalised features, as if they were independent, which is usually too small. Of several classes
+        the largest; None for a normaliser and for a model file of an older version.
     training : TrainingShift or None
         What dropping the missing features does to the training samples, where they were given.
     """
@@ -78,6 +87,7 @@ class AlignedSamples:
     missing: np.ndarray
     extra: np.ndarray
     lost: float
+    spread: float | None = None
     training: TrainingShift | None = None
 
 
@@ -92,8 +102,8 @@ def align_features(
     """Bring samples with other features into the order of a model's features, by name.
 
     Extra features are dropped before anything is ranked. Missing ones become NaN and are handled by the rule
-    ``missing="ignore"``: the observed values of a sample read the target at (k + ½)/m. A sample gives the
-    same result alone and in a batch.
+    ``missing="ignore"``: the observed values of a sample read the target at (k + ½)/m, and in the score a
+    missing one counts as the feature's training mean. A sample gives the same result alone and in a batch.
 
     Parameters
     ----------
@@ -157,8 +167,9 @@ def align_features(
                 stacklevel=2,
             )
         nothing = np.array([], dtype=str)
-        shift = _training_shift(model, training, np.ones(model.n_features_in_, dtype=bool))
-        return AlignedSamples(_nameless(model), values, nothing, nothing, 0.0, shift)
+        found = np.ones(model.n_features_in_, dtype=bool)
+        shift, spread = _training_shift(model, training, found), _independent_spread(model, ~found)
+        return AlignedSamples(_nameless(model), values, nothing, nothing, 0.0, spread, shift)
     given = np.array([str(name) for name in feature_names])
     if len(given) != values.shape[1]:
         raise ValueError(
@@ -196,6 +207,7 @@ def _by_name(
         weight, what = np.abs(feature_weights(model)).sum(axis=0), "weight (sum of |w|)"
     lost = float(weight[~found].sum() / weight.sum()) if weight.any() else 0.0
     shift = _training_shift(model, training, found) if found.any() else None
+    spread = _independent_spread(model, ~found) if shift is None else shift.spread
     if not found.all():
         tell = (
             f"{np.count_nonzero(~found)} of the model's {len(names)} features are missing, first "
@@ -213,10 +225,17 @@ def _by_name(
                 f"{tell}, and at most {max_lost:.1%} may be. Give a table with more of the model's features, "
                 "or a larger max_lost if you accept the loss."
             )
-        warnings.warn(tell + "; they are skipped.", UserWarning, stacklevel=3)
+        rule = "they are skipped"
+        if hasattr(model, "feature_means_"):
+            how = "if genes were independent; usually too small"
+            rule = (
+                "they count as their training means, and what they would add to the score has a standard "
+                f"deviation of {spread:.3g} ({how if shift is None else 'over the training samples'})"
+            )
+        warnings.warn(f"{tell}; {rule}.", UserWarning, stacklevel=3)
     extra = given[~np.isin(given, names)]
     used = _nameless(model, skip_missing=not found.all())
-    return AlignedSamples(used, aligned, names[~found], extra, lost, shift)
+    return AlignedSamples(used, aligned, names[~found], extra, lost, spread, shift)
 
 
 def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShift | None:
@@ -247,15 +266,21 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
         both = zip(before, after, strict=True)
         correlation = float(np.mean([np.corrcoef(*scores)[0, 1] for scores in both]))
     shift = max(np.mean(after - before, axis=1).tolist(), key=abs)
+    part = copy.copy(whole.model)
+    for name in ("coef_", "feature_means_"):
+        array = getattr(model, name, np.zeros(len(found)))
+        setattr(part, name, np.where(np.resize(found, array.shape[-1]), 0.0, array))
+    u = decision_values(part._scores(whole.values), getattr(model, "classes_", np.empty(0)))
+    moved = correlation, shift, float(np.max(np.std(u, axis=0)))
     if y is None:
-        return TrainingShift(correlation, shift)
+        return TrainingShift(*moved)
     y, classes = np.asarray(y), getattr(model, "classes_", None)
     if len(y) != len(values):
         raise ValueError(f"training has {len(y)} labels for {len(values)} samples; give one each.")
     y = y[has_order]
     if classes is None:
         scoring = "r2" if y.dtype.names is None else "concordance"
-        return TrainingShift(correlation, shift, scoring, *(one.score(x, y) for one, x in pairs))
+        return TrainingShift(*moved, scoring, *(one.score(x, y) for one, x in pairs))
     if np.array_equal(np.unique(y), classes):
         scoring = "roc_auc" if len(classes) == 2 else "roc_auc_ovr"
     else:
@@ -264,7 +289,18 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
             "the labels that it was fitted to."
         )
     scorer = get_scorer(scoring)
-    return TrainingShift(correlation, shift, scoring, *(float(scorer(*pair, y)) for pair in pairs))
+    return TrainingShift(*moved, scoring, *(float(scorer(*pair, y)) for pair in pairs))
+
+
+def _independent_spread(model: Any, missing: np.ndarray) -> float | None:
+    """√(Σ_j w_j² v_j) over the missing features; None where the model does not know the variances v."""
+    variances: Any = getattr(model, "feature_variances_", None)
+    if variances is None:
+        return None
+    variances = variances if variances.ndim == 2 else model.coef_**2 * variances
+    sd = np.sqrt(variances[:, missing].sum(axis=1))
+    # Two classes with an output each have opposite ones, and their score is the difference.
+    return float(sd.sum() if len(sd) == 2 else sd.max())
 
 
 def feature_weights(model: Any) -> np.ndarray:

@@ -66,7 +66,7 @@ from suquan.losses import make_loss
 from suquan.methods import METHODS, Method, resolve_method
 from suquan.model_selection import alpha_grid, choose, make_candidates, smoothness_grid
 from suquan.objective import W_TOL, Splits, make_design
-from suquan.ranking import column_moments, deviations, row_names
+from suquan.ranking import column_moments, deviations, mean_and_variance, row_names
 from suquan.sample_checks import tell_duplicates, torn_duplicates
 from suquan.solvers.linear import RidgeDesign
 from suquan.statistics import corrected_difference
@@ -414,7 +414,7 @@ class _Study:
         best, scores = self._choose(candidates, folds, inner, self.min_gain)
         chosen = candidates[best]
         ((f, fit),) = fits = data.fit(settings, [chosen], train)
-        outputs = data.outputs(fits, train, test)
+        outputs = data.outputs(settings, fits, train, test)
         score, chances = self._test(outputs, test, folds, best, inner)
         inner_score = float(scores.mean(axis=1).max())
         first = np.atleast_2d(f)[0]
@@ -519,14 +519,15 @@ class _Study:
             mean, std = np.nanmean(data.X[train]), np.nanstd(data.X[train])
             A, A_test = ((data.X[rows] - mean) / (std or 1.0) for rows in (train, test))
             if is_scaled:
-                sd = deviations(partial(column_moments, A, weights), p, float(np.nanmax(np.abs(A))))
+                sd = deviations(partial(column_moments, A, weights), float(np.nanmax(np.abs(A))))
                 A, A_test = A / sd, A_test / sd
-            return np.nan_to_num(A), np.nan_to_num(A_test)
+            return _without_gaps(A, A_test, weights)
         ranked = data.operator.take(train)
         learn = partial(learn_target, data.X[train], operator=ranked, sample_weight=weights)
         f = make_start(replace(settings, init=name), p, p, learn)
         ranked = scale_operator(ranked, f, weights) if is_scaled else ranked
-        return ranked.apply(f), replace(data.operator.take(test), scale=ranked.scale).apply(f)
+        tested = replace(data.operator.take(test), scale=ranked.scale)
+        return _without_gaps(ranked.apply(f, gap=np.nan), tested.apply(f, gap=np.nan), weights)
 
     def with_grams(self, n_jobs: int | None) -> _Study:
         """The study with one Gram matrix of all samples per target that does not look at them.
@@ -539,7 +540,9 @@ class _Study:
             return self
         everyone, grams = np.arange(n_samples), {}
         for name in self.methods:
-            if name in FIXED and name not in DATA_TARGETS and self.settings.l1_ratio == 0:
+            # Gaps of test samples have no place in a Gram matrix of all: their means are those of a fold.
+            is_plain = self.settings.l1_ratio == 0 and self.data.operator.is_complete
+            if name in FIXED and name not in DATA_TARGETS and is_plain:
                 A = self._samples(name, everyone, everyone[:0])[0]
                 grams[name] = A @ A.T
         learned = list(_learned(self.methods).values())
@@ -625,3 +628,13 @@ class _Study:
             name: measures_table(parts, codes, prevalences) for name, parts in chances.items()
         }
         return measures, reliability_table(chances, codes)
+
+
+def _without_gaps(
+    A: np.ndarray, A_test: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Training samples with 0 for NaN, test samples with the weighted means of the training samples."""
+    if np.isnan(A_test).any():
+        means, _ = mean_and_variance(partial(column_moments, A, weights))
+        A_test = np.where(np.isnan(A_test), means, A_test)
+    return np.nan_to_num(A, copy=False), A_test

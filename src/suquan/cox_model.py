@@ -43,7 +43,7 @@ class SuquanCox(SuquanModel):
 
     Attributes
     ----------
-    target_quantiles_, target_knots_, coef_, alpha_, smoothness_
+    target_quantiles_, target_knots_, coef_, feature_means_, feature_variances_, alpha_, smoothness_
         As in :class:`SuquanClassifier`, with one output.
     intercept_ : ndarray of shape (1,)
         Zero.

@@ -49,6 +49,7 @@ from suquan.ranking import (
     check_real,
     check_sample_weight,
     deviations,
+    mean_and_variance,
     validate_data,
 )
 from suquan.sample_checks import training_ranks
@@ -431,7 +432,7 @@ def scale_features(settings: Settings, problem: Any, g: np.ndarray) -> Any:
 def scale_operator(operator: Any, f: np.ndarray, weights: np.ndarray) -> Any:
     """Samples with every feature over the standard deviation of its values T_i f; 1 where that is 0."""
     moments = partial(operator.column_moments, weights, f)
-    return operator.scaled(1.0 / deviations(moments, len(f), float(np.max(np.abs(f)))))
+    return operator.scaled(1.0 / deviations(moments, float(np.max(np.abs(f)))))
 
 
 # -- the fit ----------------------------------------------------------------------------------------
@@ -489,6 +490,9 @@ def solve(
         estimator.target_quantiles_ = estimator.target_quantiles_[: fit.n_shown]
     estimator.coef_ = scale * problem.operator.unscale(fit.w)
     estimator.intercept_ = units.centre + scale * fit.b
+    estimator.feature_means_, estimator.feature_variances_ = feature_moments(
+        problem.operator, problem.s, problem.expand(fit.g), estimator.coef_
+    )
     estimator.alpha_ = float(settings.alpha or problem.alpha * settings.penalty_units(units)[0])
     smoothness = settings.smoothness or problem.smoothness * square
     estimator.smoothness_ = float(problem.smoothness and smoothness)
@@ -553,6 +557,21 @@ def _warn(message: Any, category: type[Warning] = UserWarning, stacklevel: int =
 
 
 # -- using a fitted model ---------------------------------------------------------------------------
+
+
+def feature_moments(
+    operator: Any, weights: np.ndarray, f: np.ndarray, w: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and variance of every feature over the normalised samples that have it; 0 where none has.
+
+    With several targets, the rows of f, of what it adds to each score, of shape (n_outputs, n_features).
+    """
+    return mean_and_variance(partial(operator.column_moments, weights, f, W=w))
+
+
+def missing_parts(w: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """What a missing feature adds to the scores: its training mean, of shape (n_outputs, n_features)."""
+    return means if means.ndim == 2 else w * means
 
 
 def decision_values(u: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -31,9 +31,11 @@ from suquan.fitting import (
     Settings,
     crossfit_splits,
     decision_values,
+    feature_moments,
     fit_weights,
     make_problem,
     make_start,
+    missing_parts,
     predicted_classes,
     rank,
     scale_features,
@@ -51,6 +53,7 @@ from suquan.targets import learn_target
 
 # Largest size of the blocks of knots; beyond it the features are touched in every round.
 KNOT_GRAMS_BYTES = 1 << 30
+Fits = Sequence[tuple[np.ndarray, JointFit]]  # targets with the fits at them
 
 
 class FoldScores(NamedTuple):
@@ -225,7 +228,7 @@ class RankedData(Samples):
         """Scores of every candidate on the samples `test` after a fit to `train`."""
         with threadpool_limits(1):
             fits = self.fit(settings, candidates, train)
-            return self.score_outputs(self.outputs(fits, train, test), test, scorer)
+            return self.score_outputs(self.outputs(settings, fits, train, test), test, scorer)
 
     def score_outputs(
         self, outputs: Sequence[np.ndarray], test: np.ndarray, scorer: OutputScorer
@@ -242,18 +245,29 @@ class RankedData(Samples):
         return FoldScores(scorer(outputs, self.labels[test]), losses, np.stack(outputs))
 
     def outputs(
-        self, fits: Sequence[tuple[np.ndarray, JointFit]], train: np.ndarray, test: np.ndarray
+        self, settings: Settings, fits: Fits, train: np.ndarray, test: np.ndarray
     ) -> list[np.ndarray]:
-        """Outputs of fits to the samples `train` for the samples `test`, each (n_test, n_outputs)."""
+        """Outputs of fits to the samples `train` for the samples `test`, each (n_test, n_outputs).
+
+        A missing value counts as in predictions: as the mean of the feature over `train`.
+        """
         held_out, own = self.operator.take(test), train[self.used[train]]
         cross = None if self.grams is None else self.grams[np.ix_(test, own)]
-        scores = [
+        outputs = [
             held_out.scores(fit.w, f) + fit.b
             if cross is None or fit.dual is None
             else knot_products(cross, fit.g)[1] @ fit.dual.T + fit.b
             for f, fit in fits
         ]
-        return [self.units.centre + self.units.scale * u for u in scores]
+        if not held_out.is_complete:
+            ranked, weights = self.operator.take(own), self.weights_in(settings, own)
+            for u, (f, fit) in zip(outputs, fits, strict=True):
+                w = fit.w
+                if cross is not None and fit.dual is not None:
+                    w = np.stack([ranked.sum_apply(a, f) for a in fit.dual])
+                means = feature_moments(ranked, weights, f, w)[0]
+                u += held_out.gap_scores(missing_parts(w, means))
+        return [self.units.centre + self.units.scale * u for u in outputs]
 
 
 class RepeatedGroupFolds:

@@ -28,6 +28,7 @@ from suquan.fitting import (
     decision_values,
     fit_samples,
     forget,
+    missing_parts,
     predicted_classes,
 )
 from suquan.losses import Loss, make_loss
@@ -138,6 +139,7 @@ class SuquanModel(TargetTransformer):
     huber_delta: float = 1.35  # a classifier has no such parameter
     coef_: np.ndarray
     intercept_: np.ndarray
+    feature_means_: np.ndarray
     target_knots_: np.ndarray
     n_features_in_: int
 
@@ -176,6 +178,8 @@ class SuquanModel(TargetTransformer):
         """
         operator = self._rank(self._validate(X))
         scores = operator.scores(self.coef_, self._targets) + self.intercept_
+        if not operator.is_complete:
+            scores += operator.gap_scores(self._missing_parts)
         rows = np.flatnonzero(operator.is_orderless)
         if not rows.size or orderless == "keep":
             return scores
@@ -191,6 +195,19 @@ class SuquanModel(TargetTransformer):
             raise ValueError(f"{told}. Leave these samples out, or use decision_function.")
         warnings.warn(told, UserWarning, stacklevel=3)
         return scores
+
+    @property
+    def _missing_parts(self) -> np.ndarray:
+        """What a missing feature adds to the scores, of shape (n_outputs, n_features)."""
+        if hasattr(self, "feature_means_"):
+            return missing_parts(self.coef_, self.feature_means_)
+        warnings.warn(
+            "this model was saved by an older version, without the training means of its features: a missing "
+            "one counts as 0, which may change predictions much. Fit the model again.",
+            UserWarning,
+            stacklevel=4,
+        )
+        return np.zeros((len(self.coef_), self.n_features_in_))
 
     @property
     def _targets(self) -> np.ndarray:
@@ -285,8 +302,8 @@ default="crossfit"
     ties : {"average", "first", "mean_rank"}, default="average"
         What equal values of a sample read from f; see :class:`QuantileNormalizer`.
     missing : {"error", "ignore"}, default="error"
-        "ignore": the m observed values of a sample read f at (k + ½)/m, and a missing one counts as
-        the target's mean, 0.
+        "ignore": the m observed values of a sample read f at (k + ½)/m. A missing one counts as the target's
+        mean, 0, in the fit, and as the feature's training mean (`feature_means_`) in predictions.
     fit_intercept : bool, default=True
         Whether b is fitted; otherwise it is 0.
     feature_scaling : {"none", "std"}, default="none"
@@ -324,6 +341,9 @@ default="crossfit"
         Coefficients w; one output for two classes, n_classes for more.
     intercept_ : ndarray of shape (n_outputs,)
         Intercept b.
+    feature_means_, feature_variances_ : ndarray of shape (n_features,)
+        Weighted mean and variance of every normalised feature over the training samples that have it; 0 where
+        none has. For "multi" and "matrix" those of its part of each score, of shape (n_outputs, n_features).
     classes_ : ndarray of shape (n_classes,)
     alpha_, smoothness_ : float
         The penalties used.
@@ -505,7 +525,9 @@ default="crossfit"
 
     Attributes
     ----------
-    target_quantiles_, target_knots_, coef_, intercept_, alpha_, smoothness_
+    target_quantiles_, target_knots_, coef_, intercept_, feature_means_, feature_variances_
+        As in :class:`SuquanClassifier`.
+    alpha_, smoothness_
         As in :class:`SuquanClassifier`.
     objective_, objective_history_, n_rounds_, n_iter_, training_ranks_, n_features_in_, feature_names_in_
         As in :class:`SuquanClassifier`.

@@ -33,8 +33,10 @@ from suquan.targets import make_target_quantiles
 
 __all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
 
-# Models may have several targets since 2; calibrated probabilities, scaled features and times to event since 3.
-SCHEMA = 3
+# Models may have several targets since 2; calibrated probabilities, scaled features and times to event since 3;
+# training means and variances of the normalised features since 4.
+SCHEMA = 4
+_MOMENTS = ("feature_means_", "feature_variances_")
 _MODELS = (
     SuquanClassifier,
     SuquanRegressor,
@@ -466,6 +468,8 @@ def check_fitted_attributes(estimator: Any) -> None:
         _check(isinstance(loss, str), "loss", loss)
         n_outputs = _n_outputs(estimator)
         shapes |= {"coef_": (n_outputs, p * (n_targets or 1)), "intercept_": (n_outputs,)}
+        if any(hasattr(estimator, name) for name in _MOMENTS):
+            shapes |= dict.fromkeys(_MOMENTS, (p,) if n_targets is None else (n_outputs, p))
         _check_calibration(estimator, n_outputs)
         if n_targets is not None:
             knots: Any = getattr(estimator, "target_knots_", None)

@@ -475,14 +475,36 @@ class SampleOperator:
         np.cumsum(steps, axis=1, out=steps)
         return steps if self.scale is None else steps * self.scale[:, None]
 
-    def column_moments(self, s: np.ndarray, f: np.ndarray, centre: np.ndarray) -> np.ndarray:
-        """:func:`column_moments` of the normalised samples T_i f."""
+    def column_moments(
+        self, s: np.ndarray, f: np.ndarray, centre: Any, W: Any = None
+    ) -> np.ndarray:
+        """:func:`column_moments` of the normalised samples T_i f, whatever the `scale`.
+
+        With several targets, the rows of f, those of the curves Σ_l w_kl·(T_i f_l) for weights W of the samples
+        as they are, with the targets side by side: of shape (3, n_weights, n_features).
+        """
+        F = np.ascontiguousarray(np.atleast_2d(f), dtype=np.float64)
+        curves = np.ones((1, *F.shape)) if f.ndim == 1 else np.reshape(W, (-1, *F.shape))
+        centres = np.zeros((len(curves), self.n_features)) + centre
 
         def of_block(rows: slice) -> np.ndarray:
-            return column_moments(self.take(rows).apply(f, gap=np.nan), s[rows], centre)
+            sums = np.zeros((3, *centres.shape))
+            operators.moment_rows(s[rows].copy(), F, curves, centres, *self._rows(rows), sums)
+            return sums
 
-        parts = over_blocks(of_block, self.codes.shape, n_jobs=self.n_jobs)
-        return sum(parts, start=np.zeros((3, self.n_features)))
+        sums = sum(
+            over_blocks(of_block, self.codes.shape, n_jobs=self.n_jobs),
+            np.zeros((3, *centres.shape)),
+        )
+        return sums[:, 0] if f.ndim == 1 else sums
+
+    def gap_scores(self, parts: np.ndarray) -> np.ndarray:
+        """Σ_j parts_kj over the missing features j of every sample, of shape (n_samples, n_parts)."""
+        _, mask = code_masks(self.codes.dtype)
+        total = np.zeros((self.n_samples, len(parts)))
+        for i in np.flatnonzero(self.n_observed < self.n_features):
+            total[i] = parts[:, self.codes[i, self.n_observed[i] :] & mask].sum(axis=1)
+        return total
 
     def iter_ranks(self) -> Iterator[np.ndarray]:
         """Ranks of a few samples at a time, from −1 to 1, of mean 0, ties averaged, NaN where missing."""
@@ -514,7 +536,7 @@ class SampleOperator:
         return np.concatenate([np.empty((0, 2)), *parts])
 
 
-def column_moments(A: np.ndarray, s: np.ndarray, centre: np.ndarray) -> np.ndarray:
+def column_moments(A: np.ndarray, s: np.ndarray, centre: Any) -> np.ndarray:
     """Σ_i s_i, Σ_i s_i d_ij and Σ_i s_i d_ij² for d = A − centre, NaN left out, of shape (3, n_features)."""
     d = A - centre
     weights = np.where(np.isnan(d), 0.0, s[:, None])
@@ -538,24 +560,24 @@ def _rank_agreement(ranks: np.ndarray, sums: np.ndarray, leave_out: bool) -> np.
     return np.column_stack([np.where(ties < 1.0, r, np.nan), ties])
 
 
-def deviations(
-    moments: Callable[[np.ndarray], np.ndarray], n_features: int, size: float
-) -> np.ndarray:
-    """Weighted standard deviation of every column, 1 where it is 0 but for rounding, or nothing is known.
+def mean_and_variance(moments: Callable[[Any], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and variance of every column, 0 where nothing is known.
 
-    Parameters
-    ----------
-    moments : callable
-        Gives :func:`column_moments` for a centre of the columns; asked twice, so that no digits are lost.
-    n_features : int
-    size : float
-        Largest absolute value in the columns.
+    `moments` gives :func:`column_moments` for a centre of the columns; asked twice, so that no digits are lost.
     """
-    total, first, _ = moments(np.zeros(n_features))
+    total, first, _ = moments(0.0)
     total = np.maximum(total, np.finfo(float).tiny)
     mean = first / total
     _, first, second = moments(mean)
-    sd = np.sqrt(np.maximum(second / total - (first / total) ** 2, 0.0))
+    return mean, np.maximum(second / total - (first / total) ** 2, 0.0)
+
+
+def deviations(moments: Callable[[Any], np.ndarray], size: float) -> np.ndarray:
+    """Weighted standard deviation of every column, 1 where it is 0 but for rounding, or nothing is known.
+
+    `moments` is that of :func:`mean_and_variance`, `size` the largest absolute value in the columns.
+    """
+    sd = np.sqrt(mean_and_variance(moments)[1])
     return np.where(sd > _NO_DEVIATION * size, sd, 1.0)
 
 

@@ -29,7 +29,7 @@ def contrast_sums(
     return [getattr(block.operator, method)(c, *arguments) for arguments in calls]
 
 
-def block_moments(block: RankedBlock, f: np.ndarray, centre: np.ndarray) -> list[np.ndarray]:
+def block_moments(block: RankedBlock, f: np.ndarray, centre: Any) -> list[np.ndarray]:
     """Part of the weighted moments of the columns of normalised samples."""
     return [block.operator.column_moments(block.s, f, centre)]
 
@@ -73,7 +73,7 @@ class BlockOperator:
         """Whether no value is missing."""
         return not self._counts[1]
 
-    def column_moments(self, s: np.ndarray, f: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    def column_moments(self, s: np.ndarray, f: np.ndarray, centre: Any, W: Any = None) -> Any:
         """Moments of the columns of T_i f, in one pass; blocks have their weights."""
         return self.blocks.sum(block_moments, f, centre)[0]
 

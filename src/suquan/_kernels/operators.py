@@ -269,6 +269,29 @@ def score_rows(W, f, codes, flag, mask, n_observed, has_ties, rule, out):
 
 
 @kernel
+def moment_rows(s, F, W, centre, codes, flag, mask, n_observed, has_ties, rule, sums):
+    """Add Σ_i s_i, Σ_i s_i d_i and Σ_i s_i d_i² of every feature to the rows of `sums`, a plane per curve.
+
+    d_i = Σ_l W[k, l]·(T_i F[l]) − centre[k], over the samples that have the feature.
+    """
+    values, rows = np.empty(F.shape[1]), np.empty(F.shape)
+    for i in range(codes.shape[0]):
+        code, m, tied = codes[i], n_observed[i], has_ties[i]
+        for t in range(F.shape[0]):
+            apply_row(F[t], code, flag, mask, m, tied, rule, np.nan, values, rows[t])
+        for k in range(W.shape[0]):
+            d = -centre[k]
+            for t in range(F.shape[0]):
+                d += W[k, t] * rows[t]
+            for j in range(d.size):
+                weight = 0.0 if np.isnan(d[j]) else s[i]
+                value = 0.0 if np.isnan(d[j]) else d[j]
+                sums[0, k, j] += weight
+                sums[1, k, j] += weight * value
+                sums[2, k, j] += weight * value * value
+
+
+@kernel
 def sort_rows(X, codes, mask, n_observed, out):
     """Sorted rows of `X`; of rows with NaN the quantiles at (j + ½)/p, of rows without any value NaN."""
     for i in range(codes.shape[0]):

@@ -223,6 +223,7 @@ def _say_features(output: Output, aligned: AlignedSamples, where: str = "") -> N
     output.keep(
         n_missing_features=len(aligned.missing), n_extra_features=n_extra, lost_weight=aligned.lost
     )
+    output.keep(lost_spread=aligned.spread)
     if aligned.training is not None:
         n_missing = len(aligned.missing)
         output.say(
@@ -244,7 +245,7 @@ def _score_block(
     if not len(block):
         return _score(model, np.zeros((1, model.n_features_in_)))[:0]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of lost features: said once, on the driver
+        warnings.filterwarnings("ignore", ".* features are missing")  # said once, on the driver
         try:
             aligned = align_features(model, block, features, max_lost=max_lost)
             return _score(aligned.model, aligned.values)

@@ -33,6 +33,7 @@ def export_model(
     ===================== ==================================================================================
     ``targets.csv``       a row per place, lowest first; a column per target
     ``coefficients.csv``  a row per feature; a column per score, with several targets per score and target
+    ``missing.csv``       a row per feature: what it adds to each score where it is missing, its training mean
     ``model.json``        intercepts, calibration, names of scores and classes, rules for ties and missing
     ``score.R, score.py`` reference scorers: base R, and NumPy
     ===================== ==================================================================================
@@ -72,7 +73,7 @@ def export_model(
     >>> model = SuquanClassifier(random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     sorted(os.listdir(export_model(model, os.path.join(folder, "model"))))
-    ['coefficients.csv', 'model.json', 'score.R', 'score.py', 'targets.csv']
+    ['coefficients.csv', 'missing.csv', 'model.json', 'score.R', 'score.py', 'targets.csv']
     """
     check_is_fitted(model)
     path = Path(directory)
@@ -87,8 +88,9 @@ def export_model(
         classes = [str(name) for name in (model.classes_ if class_names is None else class_names)]
     targets, p = model._targets, model.n_features_in_
     W, b = model.coef_.reshape(len(model.intercept_), len(targets), p), model.intercept_
+    parts = model._missing_parts
     if classes is not None and len(classes) == 2 and len(b) == 2:  # as decision_function has it
-        W, b = W[1:] - W[:1], b[1:] - b[:1]
+        W, b, parts = (both[1:] - both[:1] for both in (W, b, parts))
     scores = ["risk" if hasattr(model, "baseline_times_") else "prediction"]
     if classes is not None:
         scores = ["score"] if len(b) == 1 else classes
@@ -96,7 +98,7 @@ def export_model(
     names = getattr(model, "feature_names_in_", None)
     features = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
     told = {
-        "format": "suquan export 1",
+        "format": "suquan export 2",
         "suquan": __version__,
         "estimator": type(model).__name__,
         "training": summary or {},
@@ -117,6 +119,7 @@ def export_model(
         _write(new / "targets.csv", ["place", *columns], range(1, p + 1), targets)
         columns = [score + copy for score in scores for copy in copies]
         _write(new / "coefficients.csv", ["feature", *columns], features, W.reshape(-1, p))
+        _write(new / "missing.csv", ["feature", *scores], features, parts)
         (new / "model.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
         for name in SCORERS:
             shutil.copyfile(Path(__file__).with_name(name), new / name)
