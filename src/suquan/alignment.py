@@ -74,10 +74,9 @@ class AlignedSamples:
     lost : float
         Share of Σ|w| at the missing features, or of the features for a model without coefficients.
     spread : float or None
-        Standard deviation of what the missing features would add to the score, whose mean is counted: over the
-        training samples where they were given, otherwise √(Σ_j w_j² v_j) with the variances v of the
-        normalised features, as if they were independent, which is usually too small. Of several classes
-        the largest; None for a normaliser and for a model file of an older version.
+        Standard deviation of what the missing features would add to the score; of several classes the largest.
+        Over the training samples where given, otherwise √(Σ_j w_j² v_j) with the variances v of the normalised
+        features, as if they were independent: usually too small. None for normalisers and files of before.
     training : TrainingShift or None
         What dropping the missing features does to the training samples, where they were given.
     """

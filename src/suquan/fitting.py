@@ -569,11 +569,6 @@ def feature_moments(
     return mean_and_variance(partial(operator.column_moments, weights, f, W=w))
 
 
-def missing_parts(w: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """What a missing feature adds to the scores: its training mean, of shape (n_outputs, n_features)."""
-    return means if means.ndim == 2 else w * means
-
-
 def decision_values(u: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Scores u of shape (n_samples, n_outputs) as scikit-learn wants them: one per sample for two classes."""
     if u.shape[1] == 1:

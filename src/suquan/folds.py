@@ -35,7 +35,6 @@ from suquan.fitting import (
     fit_weights,
     make_problem,
     make_start,
-    missing_parts,
     predicted_classes,
     rank,
     scale_features,
@@ -265,8 +264,8 @@ class RankedData(Samples):
                 w = fit.w
                 if cross is not None and fit.dual is not None:
                     w = np.stack([ranked.sum_apply(a, f) for a in fit.dual])
-                means = feature_moments(ranked, weights, f, w)[0]
-                u += held_out.gap_scores(missing_parts(w, means))
+                means, _ = feature_moments(ranked, weights, f, w)
+                u += held_out.gap_scores(means if f.ndim == 2 else w * means)
         return [self.units.centre + self.units.scale * u for u in outputs]
 
 

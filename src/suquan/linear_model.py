@@ -28,7 +28,6 @@ from suquan.fitting import (
     decision_values,
     fit_samples,
     forget,
-    missing_parts,
     predicted_classes,
 )
 from suquan.losses import Loss, make_loss
@@ -139,7 +138,6 @@ class SuquanModel(TargetTransformer):
     huber_delta: float = 1.35  # a classifier has no such parameter
     coef_: np.ndarray
     intercept_: np.ndarray
-    feature_means_: np.ndarray
     target_knots_: np.ndarray
     n_features_in_: int
 
@@ -199,12 +197,12 @@ class SuquanModel(TargetTransformer):
     @property
     def _missing_parts(self) -> np.ndarray:
         """What a missing feature adds to the scores, of shape (n_outputs, n_features)."""
-        if hasattr(self, "feature_means_"):
-            return missing_parts(self.coef_, self.feature_means_)
+        means: np.ndarray | None = getattr(self, "feature_means_", None)
+        if means is not None:
+            return means if means.ndim == 2 else self.coef_ * means
         warnings.warn(
             "this model was saved by an older version, without the training means of its features: a missing "
             "one counts as 0, which may change predictions much. Fit the model again.",
-            UserWarning,
             stacklevel=4,
         )
         return np.zeros((len(self.coef_), self.n_features_in_))
