@@ -490,7 +490,8 @@ def test_a_missing_value_counts_as_its_weighted_training_mean(scaling, missing, 
     model.missing = "ignore"
     new = np.random.default_rng(1).random(X.shape)
     new[np.random.default_rng(2).random(X.shape) < 0.3] = np.nan
-    new[0] = np.nan
+    new[0, 2:] = np.nan
+    new[0, :2] = 0.0, 1.0
     Z = model.transform(new)
     assert np.array_equal(np.isnan(Z), np.isnan(new))
     u = np.where(np.isnan(Z), mean, Z) @ model.coef_[0] + model.intercept_[0]

@@ -50,9 +50,9 @@ from suquan.ranking import (
     check_sample_weight,
     deviations,
     mean_and_variance,
+    training_ranks,
     validate_data,
 )
-from suquan.sample_checks import training_ranks
 from suquan.target_sets import find_target_set
 from suquan.targets import LEARNED, learn_target, make_target_quantiles, read_at_grid
 

@@ -77,7 +77,7 @@ ATTRIBUTES = frozenset({
     "objective_history_", "n_rounds_", "n_iter_", "n_passes_", "singular_values_", "duality_gap_",
     "baseline_strata_", "baseline_times_", "baseline_hazards_", "estimator_", "method_", "departure_",
     "best_estimator_", "best_score_", "best_index_", "cv_results_", "out_of_fold_scores_",
-    "out_of_fold_samples_", "calibration_",
+    "out_of_fold_samples_", "calibration_", *_MOMENTS,
 })  # fmt: skip
 _MAX_TEXT = 1 << 22  # characters of one array of text with a fixed width
 # What a header that no encoder wrote makes of the decoder.

@@ -560,6 +560,28 @@ def _rank_agreement(ranks: np.ndarray, sums: np.ndarray, leave_out: bool) -> np.
     return np.column_stack([np.where(ties < 1.0, r, np.nan), ties])
 
 
+def training_ranks(operator: Any) -> dict[str, Any]:
+    """Compute what :func:`suquan.check_samples` needs of ranked training samples.
+
+    Parameters
+    ----------
+    operator : SampleOperator or suquan._dask.problem.BlockOperator
+
+    Returns
+    -------
+    dict
+        "profile": mean rank of every feature, from −1 to 1; "correlations": smallest, 5% quantile and largest
+        of each sample's ranks with the mean of the others; "ties": largest share of ties.
+    """
+    total, count = sums = operator.rank_sums()
+    r, ties = operator.rank_agreement(sums, leave_out=True).T
+    r = r[~np.isnan(r)]
+    with np.errstate(invalid="ignore"):
+        profile = total / count  # NaN where no sample has the feature
+    limits = np.quantile(r, [0.0, 0.05, 1.0]) if r.size else np.full(3, np.nan)
+    return {"profile": profile, "correlations": limits, "ties": float(np.max(ties))}
+
+
 def mean_and_variance(moments: Callable[[Any], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Weighted mean and variance of every column, 0 where nothing is known.
 

@@ -1,7 +1,7 @@
 """Do new samples look like the training samples? The order of a sample's values tells.
 
-A fit keeps the mean ranks of its training samples (:func:`training_ranks`); :func:`check_samples` compares new
-samples with them.
+A fit keeps the mean ranks of its training samples (:func:`suquan.ranking.training_ranks`), and
+:func:`check_samples` compares new samples with them.
 """
 
 import warnings
@@ -26,28 +26,6 @@ CONSTANT, TIED, FAR_BELOW = "one value throughout", "mostly tied values", "far b
 _SHARE = 1 / 3
 # Below this 5% quantile training samples share no order of their features, as log ratios and images do not.
 _SHARED_ORDER = 0.25
-
-
-def training_ranks(operator: Any) -> dict[str, Any]:
-    """Compute what :func:`check_samples` needs of ranked training samples.
-
-    Parameters
-    ----------
-    operator : SampleOperator or suquan._dask.problem.BlockOperator
-
-    Returns
-    -------
-    dict
-        "profile": mean rank of every feature, from −1 to 1; "correlations": smallest, 5% quantile and largest
-        of each sample's ranks with the mean of the others; "ties": largest share, see :func:`check_samples`.
-    """
-    total, count = sums = operator.rank_sums()
-    r, ties = operator.rank_agreement(sums, leave_out=True).T
-    r = r[~np.isnan(r)]
-    with np.errstate(invalid="ignore"):
-        profile = total / count  # NaN where no sample has the feature
-    limits = np.quantile(r, [0.0, 0.05, 1.0]) if r.size else np.full(3, np.nan)
-    return {"profile": profile, "correlations": limits, "ties": float(np.max(ties))}
 
 
 def check_samples(model: Any, X: Any) -> dict[str, np.ndarray]:
