@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from suquan._files import replace_file
+from suquan._files import read_part, replace_file
 from suquan._version import __version__
 from suquan.report import Section, write_page
 
@@ -163,8 +163,8 @@ def part_path(folder: Path, task: Task) -> Path:
 
 
 def undone(tasks: Sequence[Task], folder: Path) -> list[Task]:
-    """Parts that are still to do."""
-    return [task for task in tasks if not part_path(folder, task).is_file()]
+    """Parts that are still to do; a damaged part is one of them."""
+    return [task for task in tasks if read_part(part_path(folder, task), json.load) is None]
 
 
 def run_task(

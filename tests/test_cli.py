@@ -1,17 +1,22 @@
 """The command line as a user meets it: results, messages, exit codes."""
 
 import csv
+import ctypes
+import errno
 import gc
 import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,7 +30,7 @@ from suquan.cli._app import app
 from suquan.cli._interrupts import safe_interrupts
 from suquan.cli._options import Compare, Folds, Options, parse_cv
 from suquan.cli._output import Output, jsonable, safe
-from suquan.io import Table, read_table, write_table
+from suquan.io import Table, open_blocks, read_table, write_blocks, write_table
 from suquan.persistence import read_model
 
 HEAVY = ["numpy", "scipy", "sklearn", "numba", "pandas", "pyarrow", "matplotlib", "joblib"]
@@ -1056,7 +1061,162 @@ def test_compare_explains_mistakes(data, tmp_path):
     assert not (tmp_path / "o").exists()
 
 
+# ------------------------------------------------------------------------------------------------- files
+
+
+@pytest.fixture
+def own_files(data, model, tmp_path):
+    """Copies that a mistake may replace, and a link to one of them."""
+    names = ["table.csv", "labels.csv", "own.csv"]
+    for name in names:
+        shutil.copy(data / name, tmp_path / name)
+    shutil.copy(model, tmp_path / "model.csv")
+    (tmp_path / "f.txt").write_text("1\n2\n3\n")
+    (tmp_path / "link.csv").symlink_to("table.csv")
+    (tmp_path / "out").mkdir()
+    shutil.copy(data / "labels.csv", tmp_path / "out" / "summary.csv")
+    shutil.copy(data / "table.csv", tmp_path / "out" / "table.csv")
+    zarr_blocks = open_blocks(write_blocks(da.ones((4, 2), chunks=(2, 2)), tmp_path / "t.zarr"))
+    assert zarr_blocks.shape == (4, 2)
+    return tmp_path
+
+
+LABELS = "--labels labels.csv --label relapse"
+
+
+@pytest.mark.parametrize(
+    ("line", "output"),
+    [
+        ("normalize table.csv -o table.csv", "table.csv"),
+        ("normalize table.csv -o ./link.csv", "link.csv"),
+        ("normalize link.csv -o table.csv", "table.csv"),
+        ("normalize table.csv --target f.txt -o f.txt", "f.txt"),
+        ("normalize t.zarr -o t.zarr", "t.zarr"),
+        (f"fit table.csv {LABELS} -o labels.csv", "labels.csv"),
+        (f"fit table.csv {LABELS} -o table.csv", "table.csv"),
+        ("predict model.csv table.csv -o model.csv", "model.csv"),
+        ("predict model.csv table.csv -o table.csv", "table.csv"),
+        ("predict model.csv table.csv --training own.csv -o own.csv", "own.csv"),
+        (
+            "predict model.csv table.csv --training own.csv --labels labels.csv -o labels.csv",
+            "labels.csv",
+        ),
+        (
+            "compare table.csv --labels out/summary.csv --label relapse --out out",
+            "out/summary.csv",
+        ),
+        (
+            "reproduce expression --cel out --clinical own.csv --cdf own.csv --out out",
+            "out",
+        ),
+        ("reproduce simulated --data out --out out", "out"),
+    ],
+)
+def test_an_output_that_is_an_input_is_refused_before_any_work(
+    own_files, monkeypatch, line, output
+):
+    monkeypatch.chdir(own_files)
+    before = {path: path.read_bytes() for path in own_files.rglob("*") if path.is_file()}
+    message = fail(*line.split())
+    assert f"{output} is an input too; give another name for the results." in message
+    assert {path: path.read_bytes() for path in own_files.rglob("*") if path.is_file()} == before
+
+
+def test_results_beside_the_inputs_are_no_mistake(own_files, monkeypatch):
+    monkeypatch.chdir(own_files)
+    line = f"compare out/table.csv {LABELS} --out out"
+    succeed(
+        *line.split(),
+        *QUICK,
+        "--inner-cv",
+        "2x1",
+        "--methods",
+        "uniform,crossfit",
+        "--permutations",
+        "1",
+    )
+    # What is written into the folder is what an input there may not be.
+    names = {path.name for path in (own_files / "out").iterdir() if path.is_file()}
+    assert names - {"table.csv"} <= set(Compare.FILES)
+    assert set(Compare.FILES) - names <= {"cohorts.csv"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes of POSIX")
+def test_devices_and_pipes_are_refused_before_any_work(own_files, monkeypatch):
+    monkeypatch.chdir(own_files)
+    os.mkfifo("pipe.csv")
+    for output in ("pipe.csv", os.devnull):
+        message = fail(*f"fit table.csv {LABELS} -o {output}".split())
+        assert f"{output} is a device or a pipe; give the name of a file" in message
+    reads = ["predict model.csv pipe.csv", "fit table.csv --labels pipe.csv --label y -o m"]
+    for line in reads:
+        assert "pipe.csv is a device or a pipe; give the name of a file" in fail(*line.split())
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_users_file(data, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    path = tmp_path / "m.suquan"
+    arguments = ["fit", data / "own.csv", "--label", "relapse", "--ignore", "age", *QUICK]
+    result = run(*arguments, "--method", "fixed", "-o", path)
+    assert result.exit_code == 1
+    assert (
+        result.stderr.splitlines()[-1] == f"suquan fit: {path}: No space left on device; free some."
+    )
+    assert not list(tmp_path.iterdir())
+
+
 # ---------------------------------------------------------------------------------------- real processes
+
+
+def closed_pipe():
+    """The end of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+def full_disk():
+    """A file that takes nothing."""
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="devices of Linux")
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+@pytest.mark.parametrize("kind", [None, closed_pipe, full_disk])
+def test_work_is_done_where_nobody_listens(data, model, tmp_path, monkeypatch, capsys, name, kind):
+    """What is told to people is lost; results that cannot be written are an error, never a bug."""
+
+    def predict(*more):
+        with monkeypatch.context() as patch:
+            number = kind and kind()
+            patch.setattr(sys, name, kind and os.fdopen(number, "w", closefd=False))
+            code = main(["predict", str(model), str(data / "table.csv"), *map(str, more)])
+            if number is None:
+                getattr(sys, name).close()  # nowhere
+            else:
+                os.close(number)
+        return code
+
+    path = tmp_path / "scores.csv"
+    assert predict("-o", path) == 0
+    assert len(read_csv(path)) == 60
+    capsys.readouterr()
+    for more in ((), ("--json",)):
+        assert predict(*more) == (1 if name == "stdout" else 0)
+        lines = capsys.readouterr()
+        assert bool(lines.out) == (name == "stderr")
+        assert "Traceback" not in lines.err
+        assert "bug" not in lines.err
+
+
+def test_a_command_whose_streams_are_closed_writes_its_file(data, model, tmp_path):
+    path = tmp_path / "scores.csv"
+    command = f"{sys.executable} -m suquan predict {model} {data / 'table.csv'} -o {path} >&- 2>&-"
+    assert subprocess.run(command, shell=True, timeout=300).returncode == 0
+    assert len(read_csv(path)) == 60
 
 
 def test_a_real_process_ends_with_the_right_code_and_one_line(model, tmp_path):
@@ -1081,17 +1241,26 @@ def test_output_into_a_closed_pipe_ends_without_a_traceback(data, model):
     assert "Traceback" not in result.stderr
 
 
-def test_an_interrupted_comparison_ends_with_130_and_goes_on_where_it_was(
-    data, tmp_path, monkeypatch
+ENDS = [
+    (signal.SIGINT, 130, "interrupted"),
+    (signal.SIGTERM, 143, "ended by SIGTERM"),
+    (signal.SIGHUP, 129, "ended by SIGHUP"),
+]
+
+
+@pytest.mark.parametrize(("number", "code", "told"), ENDS)
+def test_a_comparison_that_is_ended_tells_how_and_goes_on_where_it_was(
+    data, tmp_path, monkeypatch, number, code, told
 ):
     out = tmp_path / "out"
     arguments = ["compare", data / "own.csv", "--label", "relapse", "--ignore", "age"]
     arguments += ["--out", out, *QUICK, "--inner-cv", "2x1", "--methods", "normal,uniform"]
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "advance", lambda *told: signal.raise_signal(signal.SIGINT))
+        patch.setattr(Progress, "advance", lambda *told: signal.raise_signal(number))
         result = run(*arguments)
-    assert result.exit_code == 130
-    assert result.stderr.splitlines()[-1] == "suquan compare: interrupted"
+    assert result.exit_code == code
+    assert result.stderr.splitlines()[-1] == f"suquan compare: {told}"
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)  # as before
     assert "1 of 4 parts are kept; the same command goes on there" in result.stdout
     assert not (out / "report.html").exists()
     assert not list(out.rglob(".writing-*"))
@@ -1101,8 +1270,11 @@ def test_an_interrupted_comparison_ends_with_130_and_goes_on_where_it_was(
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_ctrl_c_ends_a_comparison_and_its_processes(tmp_path, n_jobs):
+@pytest.mark.parametrize(
+    ("n_jobs", "number", "code", "told"),
+    [(1, *ENDS[0]), *[(2, *end) for end in ENDS]],
+)
+def test_a_signal_ends_a_comparison_and_its_processes(tmp_path, n_jobs, number, code, told):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 80))
     names = np.array([f"s{i}" for i in range(150)])
@@ -1125,10 +1297,13 @@ def test_ctrl_c_ends_a_comparison_and_its_processes(tmp_path, n_jobs):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the workers too
-    stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 130, (stdout, stderr)
-    assert stderr.splitlines()[-1] == "suquan compare: interrupted"
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does, to the workers too
+    else:
+        process.send_signal(number)  # as a batch system does
+    stdout, stderr = process.communicate(timeout=120)  # until no process holds the pipes
+    assert process.returncode == code, (stdout, stderr)
+    assert stderr.splitlines()[-1] == f"suquan compare: {told}"
     assert "Traceback" not in stderr
     kept = len(list(out.glob("checkpoint/*.npz")))
     assert f"{kept} of 18 parts are kept" in stdout
@@ -1144,7 +1319,8 @@ def test_ctrl_c_ends_a_comparison_and_its_processes(tmp_path, n_jobs):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_an_interrupted_normalisation_leaves_no_file(tmp_path):
+@pytest.mark.parametrize(("number", "code", "told"), ENDS[:2])
+def test_a_normalisation_that_is_ended_leaves_no_file(tmp_path, number, code, told):
     rng = np.random.default_rng(0)
     names = [np.array([f"{c}{k}" for k in range(n)]) for c, n in (("s", 3000), ("g", 40))]
     write_table(Table(rng.normal(size=(3000, 40)), *names), tmp_path / "t.csv")
@@ -1169,18 +1345,24 @@ def test_an_interrupted_normalisation_leaves_no_file(tmp_path):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert stderr == "suquan normalize: interrupted\n"
+    assert process.returncode == code
+    assert stderr == f"suquan normalize: {told}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
 def interrupted_in_llvm():
-    """Where code of llvmlite led to."""
-    scope = {"__name__": "llvmlite.binding.something", "interrupt": interrupted_here}
-    exec("def call():\n    interrupt()\n    return 'went on'", scope)
-    return scope["call"]()
+    """In a function that C calls, as LLVM does."""
+
+    def call():
+        seen.append("went on")
+        interrupted_here()
+        return 0
+
+    seen = []
+    ctypes.CFUNCTYPE(ctypes.c_int)(call)()
+    return seen[0]
 
 
 def wait_after(word):
@@ -1192,12 +1374,9 @@ def interrupted_here():
     signal.raise_signal(signal.SIGINT)
 
 
-def test_ctrl_c_waits_for_llvm_and_for_nothing_else():
-    """Exceptions in what LLVM calls back are lost."""
+def test_ctrl_c_in_a_callback_of_llvm_is_not_lost():
     with pytest.raises(KeyboardInterrupt), safe_interrupts():
         interrupted_here()
-    with pytest.raises(KeyboardInterrupt):
-        interrupted_in_llvm()
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt), safe_interrupts():
         wait_after(interrupted_in_llvm())
@@ -1207,8 +1386,7 @@ def test_ctrl_c_waits_for_llvm_and_for_nothing_else():
     time.sleep(0.2)  # in which none comes
 
 
-def test_ctrl_c_waits_for_callbacks_of_the_garbage_collector():
-    """Exceptions in them are lost."""
+def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_lost():
     asked, seen = [], []
 
     def callback(phase, info):
@@ -1229,6 +1407,29 @@ def test_ctrl_c_waits_for_callbacks_of_the_garbage_collector():
     finally:
         gc.callbacks.remove(callback)
     assert time.monotonic() < start + 30.0
+
+
+def test_a_signal_inside_exec_does_not_change_the_exit_code():
+    """Python ends by SIGINT where a KeyboardInterrupt has passed `exec`, even one that was caught."""
+    code = "import signal; signal.raise_signal(signal.SIGTERM)"
+    lines = [
+        "from suquan.cli._interrupts import safe_interrupts",
+        "try:",
+        f"    with safe_interrupts(): exec({code!r})",
+        "except KeyboardInterrupt: raise SystemExit(7)",
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], timeout=300)
+    assert done.returncode == 7
+
+
+def test_signals_that_are_ignored_stay_so():
+    """As SIGHUP under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with safe_interrupts():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_ctrl_c_of_others_is_left_alone():

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -370,6 +371,38 @@ def test_checkpoint_tells_scorers_long_estimators_and_splitters_apart(tmp_path, 
     assert_same(before, compare(X, y, **{**settings, **first}))
     with pytest.raises(ValueError, match="belongs to other data or settings"):
         compare(X, y, **{**settings, **second})
+
+
+def flipped(data):
+    """One bit in the middle, as on a bad disk."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[: len(data) // 2], flipped])
+def test_a_damaged_part_of_a_checkpoint_is_computed_anew_and_named(tmp_path, damage):
+    X, y = make_problem()
+    settings = {**SETTINGS, "methods": ["normal"], "checkpoint": tmp_path}
+    before = compare(X, y, **settings)
+    part, *others = sorted(tmp_path.glob("*.npz"))
+    whole = [path.stat().st_mtime_ns for path in others]
+    part.write_bytes(damage(part.read_bytes()))
+    with pytest.warns(UserWarning, match=f"{part.name} cannot be read .*computed anew"):
+        assert_same(before, compare(X, y, **settings))
+    assert [path.stat().st_mtime_ns for path in others] == whole
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(before, compare(X, y, **settings))
+
+
+def test_a_checkpoint_whose_own_file_is_damaged_is_refused_in_plain_words(tmp_path):
+    X, y = make_problem()
+    settings = {**SETTINGS, "methods": ["normal"], "checkpoint": tmp_path}
+    compare(X, y, **settings)
+    for content in (b"", b"\xff\xfe{}", b"[1]"):
+        (tmp_path / "comparison.json").write_bytes(content)
+        with pytest.raises(ValueError, match="belongs to other data or settings, or is damaged"):
+            compare(X, y, **settings)
 
 
 def test_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):

@@ -1,21 +1,32 @@
 """Every kind of file: what survives a round trip, what the format itself asks for."""
 
+import errno
 import gzip
+import io
+import os
+import stat
+import struct
 import sys
+import tracemalloc
+import zipfile
+from contextlib import nullcontext
 
 import anndata
 import dask.array as da
+import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
+import zarr
 from data_files import data_file
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from io_tables import BOTH_WAYS, WRITABLE, assert_same, series_matrix, small_table
+from numpy.lib import format as npy
 
 from suquan._files import replace_file
 from suquan.io import (
@@ -23,6 +34,8 @@ from suquan.io import (
     TableError,
     TableWriter,
     iter_row_blocks,
+    open_blocks,
+    read_labels,
     read_table,
     write_table,
 )
@@ -176,6 +189,73 @@ def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
         replace_file(folder, lambda file: file.write(b"new"))
     assert (folder / "precious.txt").read_text() == "mine"
     assert [p.name for p in tmp_path.iterdir()] == ["results"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+@pytest.mark.parametrize("suffix", WRITABLE)
+def test_a_table_that_is_replaced_keeps_its_mode_and_its_link(tmp_path, suffix):
+    (tmp_path / "far").mkdir()
+    link, file = tmp_path / f"t.{suffix}", tmp_path / "far" / f"real.{suffix}"
+    file.write_text("what was there")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    write_table(small_table(labels=False), link)
+    assert link.is_symlink()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert_same(read_table(file), read_table(link))
+    assert [p.name for p in file.parent.iterdir()] == [file.name]
+
+
+def test_a_link_to_a_file_that_is_not_there_yet_is_followed(tmp_path):
+    (tmp_path / "t.csv").symlink_to(tmp_path / "new.csv")
+    write_table(small_table(), tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").is_symlink()
+    assert (tmp_path / "new.csv").is_file()
+
+
+def test_a_folder_that_is_replaced_keeps_its_mode(tmp_path):
+    for number in (0.0, 1.0):
+        write_dask(da.full((4, 2), number, chunks=(2, 2)), tmp_path / "t.zarr")
+        if number == 0.0:
+            (tmp_path / "t.zarr").chmod(0o750)
+    assert stat.S_IMODE((tmp_path / "t.zarr").stat().st_mode) == 0o750
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes of POSIX")
+def test_a_named_pipe_is_neither_read_nor_replaced(tmp_path):
+    for suffix in ("csv", "npz", "npy", "h5ad"):
+        pipe = tmp_path / f"t.{suffix}"
+        os.mkfifo(pipe)
+        with pytest.raises(
+            TableError, match=f"t.{suffix}: a pipe or a device cannot be read twice"
+        ):
+            (open_blocks if suffix == "npy" else read_table)(pipe)
+        with pytest.raises(ValueError, match=f"t.{suffix} is a device or a pipe"):
+            replace_file(pipe, lambda file: file.write(b"new"))
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+    os.mkfifo(tmp_path / "labels.csv")
+    with pytest.raises(ValueError, match=r"labels\.csv is a device or a pipe"):
+        read_labels(tmp_path / "labels.csv")
+
+
+def test_what_is_written_reaches_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """Else a power failure may leave an empty file."""
+    done = []
+    sync, move = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda number: done.append("sync") or sync(number))
+    monkeypatch.setattr(os, "replace", lambda *names: done.append("move") or move(*names))
+    replace_file(tmp_path / "file", lambda file: file.write(b"new"))
+    assert done == ["sync", "move"]
+
+
+def test_a_full_disk_names_the_file_of_the_user(tmp_path):
+    def fail(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space.*mine\.txt"):
+        replace_file(tmp_path / "mine.txt", fail)
+    with pytest.raises(FileNotFoundError, match=r"mine\.txt"):
+        replace_file(tmp_path / "nowhere" / "mine.txt", fail)
 
 
 def test_a_finished_writer_takes_nothing_more(tmp_path):
@@ -444,6 +524,58 @@ def test_h5ad_dense_and_sparse(tmp_path, form):
     assert table.labels["ok"].tolist() == [1, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("indices", 1, 3),  # the first value of the next sample
+        ("indices", 1, 2**30),
+        ("indices", 1, -1),
+        ("indptr", 0, 1),
+        ("indptr", 1, 3),
+        ("indptr", 1, -2),
+        ("indptr", 3, 2),
+        ("indptr", 3, 2**30),
+    ],
+)
+@pytest.mark.parametrize(
+    ("suffix", "form"),
+    [
+        ("h5ad", scipy.sparse.csr_matrix),
+        ("h5ad", scipy.sparse.csc_matrix),
+        ("zarr", scipy.sparse.csr_matrix),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Writing zarr v2 data will no longer")
+@pytest.mark.filterwarnings("ignore:zarr v3 autosharding")
+def test_sparse_indices_that_lie_are_refused(tmp_path, suffix, form, name, place, value):
+    path = tmp_path / f"t.{suffix}"
+    data = anndata.AnnData(form(np.eye(3)))
+    data.write_h5ad(path) if suffix == "h5ad" else data.write_zarr(path)
+    with h5py.File(path, "r+") if suffix == "h5ad" else nullcontext(zarr.open(path)) as file:
+        stored = file["X"][name]
+        stored[place] = value
+    wanted = pytest.raises(TableError, match=rf"t\.{suffix}: .*(write the file again|damaged)")
+    if suffix == "zarr":
+        with wanted:
+            open_blocks(path, rows_per_block=2).compute(scheduler="sync")
+        return
+    with wanted:
+        read_table(path)
+    with wanted:
+        list(iter_row_blocks(path, rows_per_block=1))
+
+
+def test_a_sparse_h5ad_with_an_entry_stored_twice_is_refused(tmp_path):
+    path = tmp_path / "t.h5ad"
+    annotated(scipy.sparse.csr_matrix(np.array([[1.0, 2.0], [0.0, 3.0], [0.0, 0.0]]))).write_h5ad(
+        path
+    )
+    with h5py.File(path, "r+") as file:
+        file["X/indices"][0] = 1
+    with pytest.raises(TableError, match="stored twice"):
+        read_table(path)
+
+
 def test_what_is_written_is_an_anndata_file(tmp_path):
     table = small_table()
     write_table(table, tmp_path / "t.h5ad")
@@ -517,6 +649,33 @@ def test_npz_files_that_are_no_tables(tmp_path, arrays, said):
     np.savez(tmp_path / "t.npz", **arrays)
     with pytest.raises(TableError, match=said):
         read_table(tmp_path / "t.npz")
+
+
+def npz_that_claims(path, shape):
+    """An archive whose header and list of members promise an array that it does not hold."""
+    header = io.BytesIO()
+    npy.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("X.npy", header.getvalue())
+    real = struct.pack("<I", len(header.getvalue()))
+    claim = struct.pack("<I", len(header.getvalue()) + 8 * shape[0] * shape[1])
+    data = path.read_bytes()
+    assert data.count(real) == 2  # before the member, and in the list
+    path.write_bytes(data.replace(real, claim))
+
+
+def test_npz_that_claims_more_than_it_can_hold_is_refused_before_anything_is_made(tmp_path):
+    npz_that_claims(tmp_path / "t.npz", (1_000_000, 1))
+    assert (tmp_path / "t.npz").stat().st_size < 400
+    tracemalloc.start()
+    with pytest.raises(TableError, match=r"X.npy claims 8,000,\d+ bytes, more than the file"):
+        read_table(tmp_path / "t.npz")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
+    # What deflate can do is believed: zeros take a thousandth of their size.
+    np.savez_compressed(tmp_path / "zeros.npz", X=np.zeros((1000, 1000)))
+    assert read_table(tmp_path / "zeros.npz").n_samples == 1000
 
 
 def test_npz_labels_have_proper_names(tmp_path):

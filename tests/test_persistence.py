@@ -237,6 +237,30 @@ def test_a_model_file_is_readable_as_any_new_file_is(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "new").stat().st_mode)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions and links of POSIX")
+def test_a_model_file_that_is_replaced_keeps_its_mode_and_its_link(tmp_path):
+    model = suquan.QuantileNormalizer("normal").fit(X)
+    path, link = save_model(model, tmp_path / "m.suquan"), tmp_path / "latest"
+    path.chmod(0o600)
+    link.symlink_to("m.suquan")
+    before = path.stat().st_ino
+    save_model(model, link)
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.stat().st_ino != before  # a new file, moved into place
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices of POSIX")
+def test_a_device_or_a_pipe_is_not_replaced_by_a_model(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(
+            ValueError, match=f"{path} is a device or a pipe; give the name of a file"
+        ):
+            save_model(suquan.QuantileNormalizer("normal").fit(X), path)
+        assert not path.is_file()
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     model = suquan.QuantileNormalizer("normal").fit(X)
     path = save_model(model, tmp_path / "model.suquan")

@@ -1,20 +1,33 @@
 """Files and folders that are there whole or not at all."""
 
+import errno
 import os
 import secrets
 import shutil
+import stat
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
+
+Part = TypeVar("Part")
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def refuse_device(path: Path) -> None:
+    """Refuse a device or a pipe: it cannot be read twice, and must not be replaced by a file."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"{path} is a device or a pipe; give the name of a file.")
 
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """A new name beside `path` for a file or a folder, which takes its place at the end.
 
-    Where the work fails, the new one is removed, and one that was there stays.
+    Where the work fails, the new one is removed, and one that was there stays. A file that is replaced hands on
+    its mode; where `path` is a link, the file that it leads to is replaced.
 
     Parameters
     ----------
@@ -25,14 +38,25 @@ def replaced(path: Path) -> Iterator[Path]:
     Path
         Absolute; nothing is there yet.
     """
-    new = path.absolute().parent / f".writing-{secrets.token_hex(8)}"
+    refuse_device(path)
+    named, path = path, Path(os.path.realpath(path))
+    new = path.parent / f".writing-{secrets.token_hex(8)}"
     old = new.with_suffix(".old")
     try:
         yield new
+        for part in filter(Path.is_file, [new, *new.rglob("*")]):
+            with part.open("r+b") as file:
+                os.fsync(file.fileno())  # else a power failure may leave an empty file
+        if path.exists():
+            new.chmod(stat.S_IMODE(path.stat().st_mode))
         if new.is_dir() and path.is_dir():
             os.replace(path, old)
         os.replace(new, path)
         shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        if error.errno in DISK_FULL or str(error.filename).startswith(str(new)):
+            error.filename = str(named)  # the user does not know the temporary name
+        raise
     finally:
         if old.exists() and not path.exists():
             os.replace(old, path)
@@ -61,3 +85,16 @@ def replace_file(path: Any, write: Callable[[IO[bytes]], Any]) -> Path:
     with replaced(path) as new, new.open("x+b") as file:
         write(file)
     return path
+
+
+def read_part(path: Path, read: Callable[[IO[bytes]], Part]) -> Part | None:
+    """Read a part of a checkpoint; None where it is absent, or damaged, which a warning says."""
+    try:
+        with path.open("rb") as file:
+            return read(file)
+    except FileNotFoundError:
+        return None
+    except Exception as error:  # what a damaged file trips over has no common type
+        problem = f"{path} cannot be read ({type(error).__name__}: {error})"
+        warnings.warn(f"{problem}; this part is computed anew.", stacklevel=2)
+        return None

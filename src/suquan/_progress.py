@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 
@@ -56,4 +57,5 @@ class Progress:
     def say(self, line: str) -> None:
         """Print a line where progress is shown at all."""
         if self._enabled:
-            print(line, file=sys.stderr, flush=True)
+            with suppress(OSError):  # the work goes on where nobody reads any more
+                print(line, file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ import json
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import joblib
 import numpy as np
@@ -19,7 +19,7 @@ from joblib import Parallel, delayed
 from joblib.externals.loky.backend.reduction import dumps as dump_by_value
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from suquan._files import replace_file
+from suquan._files import read_part, replace_file
 from suquan._progress import Progress
 
 Task = tuple[str, int]  # method and outer fold
@@ -85,12 +85,12 @@ class Store:
         if path.exists():
             try:
                 stored = json.loads(path.read_text(encoding="utf-8")).get("fingerprint")
-            except (json.JSONDecodeError, AttributeError):
+            except (ValueError, AttributeError):
                 stored = None
             if stored != fingerprint:
                 raise ValueError(
-                    f"the checkpoint {str(directory)!r} belongs to other data or settings; give another "
-                    "directory, or remove this one to start anew."
+                    f"the checkpoint {str(directory)!r} belongs to other data or settings, or is damaged; give "
+                    "another directory, or remove this one to start anew."
                 )
         else:
             text = json.dumps({"fingerprint": fingerprint})
@@ -104,17 +104,19 @@ class Store:
 
     def load(self, task: Task) -> Outcome | None:
         """Outcome of a finished task, or None."""
-        if self.directory is None or not self._path(task).exists():
-            return None
-        with np.load(self._path(task), allow_pickle=False) as stored:
-            values = {name: stored[name] for name in Outcome._fields}
-        return Outcome(**{name: v if v.ndim else v.item() for name, v in values.items()})
+        return None if self.directory is None else read_part(self._path(task), _read_outcome)
 
     def save(self, task: Task, outcome: Outcome) -> None:
         """Keep the outcome of a task."""
         if self.directory is not None:
             fields: dict[str, Any] = outcome._asdict()
             replace_file(self._path(task), lambda file: np.savez(file, **fields))
+
+
+def _read_outcome(file: IO[bytes]) -> Outcome:
+    with np.load(file, allow_pickle=False) as stored:
+        values = {name: stored[name] for name in Outcome._fields}
+    return Outcome(**{name: v if v.ndim else v.item() for name, v in values.items()})
 
 
 def digest_of(value: Any) -> str:

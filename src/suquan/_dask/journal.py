@@ -6,19 +6,19 @@ pass is made.
 """
 
 import json
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
-from suquan._files import replace_file
+from suquan._files import read_part, replace_file
 
 _HEADER, _SEED = "fit.json", "seed.txt"
 _directory: ContextVar[Path | None] = ContextVar("suquan_checkpoint", default=None)
@@ -93,10 +93,11 @@ def repeatable_seed(random_state: Any) -> Any:
     if directory is None or isinstance(random_state, Integral):
         return random_state
     path = directory / _SEED
-    if not path.exists():
+    seed = read_part(path, lambda file: int(file.read()))
+    if seed is None:
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         replace_file(path, lambda file: file.write(f"{seed}\n".encode()))
-    return int(path.read_text())
+    return seed
 
 
 def fingerprint(*parts: Any) -> str:
@@ -128,7 +129,7 @@ class Journal:
         path = self.directory / f"pass-{self.count:06d}.npz"
         self.count += 1
         question = fingerprint(name, *arguments)
-        known = _read(path, question)
+        known = read_part(path, partial(_read, question=question))
         if known is not None:
             return known
         result = compute()
@@ -157,12 +158,9 @@ def _write(path: Path, question: str, result: list[np.ndarray]) -> None:
     replace_file(path, lambda file: np.savez(file, question=np.array(question), **named))
 
 
-def _read(path: Path, question: str) -> list[np.ndarray] | None:
-    """The result, or None where the file is not there, is damaged or answers another question."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if str(file["question"]) != question:
-                return None
-            return [file[f"a{k}"] for k in range(len(file.files) - 1)]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
+def _read(file: IO[bytes], question: str) -> list[np.ndarray] | None:
+    """Read the result of a pass; None where it answers another question."""
+    with np.load(file, allow_pickle=False) as stored:
+        if str(stored["question"]) != question:
+            return None
+        return [stored[f"a{k}"] for k in range(len(stored.files) - 1)]

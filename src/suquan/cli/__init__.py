@@ -22,7 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done, 1 a mistake in what was given, 2 wrong usage, 70 a bug in suquan, 130 interrupted.
+        0 done, 1 a mistake in what was given, 2 wrong usage, 70 a bug in suquan, 130 interrupted, 143 and 129
+        ended by SIGTERM and SIGHUP.
     """
     try:
         import rich  # noqa: F401

@@ -15,6 +15,7 @@ from suquan.cli._options import Fit, ModelOptions, split_names
 from suquan.cli._output import Output
 from suquan.cox_model import SuquanCoxCV
 from suquan.io import TableError
+from suquan.io.writing import check_destination
 from suquan.linear_model import METHODS
 from suquan.methods import resolve_method
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
@@ -107,14 +108,6 @@ def _say_cohorts(model: Any, problem: Problem, output: Output) -> None:
     output.keep(
         cohorts=[dict(zip(("cohort", "n_samples", "score"), row, strict=True)) for row in rows]
     )
-
-
-def check_destination(path: Path) -> None:
-    """Refuse a place that cannot be written to before the work begins."""
-    if path.is_dir():
-        raise TableError(f"{path} is a folder; give the name of a file")
-    if not path.resolve().parent.is_dir():
-        raise TableError(f"{path}: there is no folder {path.resolve().parent}; make it first")
 
 
 def check_methods(methods: Sequence[str], known: Sequence[str], n_targets: int | None) -> None:

@@ -1,81 +1,84 @@
-"""Ctrl-C at moments when it would be lost, or leave processes behind; used by every command."""
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP end a command in good order; used by every command."""
 
-import gc
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from typing import Any
 
-RETRY = 0.05  # seconds until a Ctrl-C that came at the wrong time is tried again
-_starting = False  # whether processes are being started
+RETRY = 0.05  # seconds until a signal whose exception was lost is sent again
+# Left alone, the last two would end the process at once, and leave workers and temporary files behind.
+USUAL: dict[int, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+_waiting: list[int] | None = None  # signals that came while processes are started
+
+
+class Ended(KeyboardInterrupt):
+    """A signal has come. KeyboardInterrupt itself would end Python by SIGINT where it had passed an `exec`."""
 
 
 @contextmanager
 def safe_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait while LLVM or the garbage collector call Python, and while :func:`starting_processes`.
+    """Raise Ended(number) for each signal that has its usual handler; not in other threads.
 
-    An exception raised in such a call is printed and lost: the command would go on. A second Ctrl-C does not
-    wait for processes. Does nothing in other threads, and where Ctrl-C is ignored or has a handler of its own.
+    An exception in a callback of LLVM or the garbage collector is lost: the signal is sent again then.
     """
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not usual or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    n_asked, waiting, collecting = 0, False, False
+    ours = [number for number, usual in USUAL.items() if signal.getsignal(number) is usual]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+    retries: dict[int, threading.Timer] = {}
+    hook = sys.unraisablehook
 
-    def note(phase: str, info: dict[str, int]) -> None:
-        nonlocal collecting
-        collecting = phase == "start"
+    def send_again(lost: Any) -> None:
+        if not isinstance(lost.exc_value, Ended):
+            return hook(lost)
+        (number,) = lost.exc_value.args
+        retries[number] = threading.Timer(RETRY, os.kill, (os.getpid(), number))
+        retries[number].start()
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal n_asked, waiting
-        n_asked += number == signal.SIGINT
-        waiting = collecting or _is_called_back(frame) or (_starting and n_asked < 2)
-        if not waiting:
-            raise KeyboardInterrupt
-        signal.setitimer(signal.ITIMER_REAL, RETRY)  # then SIGALRM comes here
-
-    gc.callbacks.insert(0, note)
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.signal(signal.SIGINT, interrupt)
+    sys.unraisablehook = send_again
+    for number in ours:
+        signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        gc.callbacks.remove(note)
-        if waiting:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    if waiting:
-        raise KeyboardInterrupt
+        for retry in retries.values():
+            retry.cancel()
+        for number in ours:
+            signal.signal(number, USUAL[number])
+        sys.unraisablehook = hook
+    for number in retries:
+        raise Ended(number)
 
 
-def _is_called_back(frame: FrameType | None) -> bool:
-    """Whether `frame` or one that led to it is code of llvmlite, or a callback of the garbage collector."""
-    collecting = {getattr(getattr(f, "__func__", f), "__code__", None) for f in gc.callbacks}
-    while frame is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package == "llvmlite" or frame.f_code in collecting:
-            return True
-        frame = frame.f_back
-    return False
+def _interrupt(number: int, frame: Any) -> None:
+    if _waiting is None or _waiting:  # a second signal does not wait
+        raise Ended(number)
+    _waiting.append(number)
 
 
 @contextmanager
 def starting_processes() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the context: processes that are half started could not be ended.
+    """Let signals wait for the end of the context: processes that are half started could not be ended.
 
     A terminal sends Ctrl-C to all processes. Those that are started here never see it: this one ends them.
     """
     from multiprocessing import resource_tracker
 
-    global _starting
+    global _waiting
     resource_tracker.ensure_running()  # before: starting it would lift the mask
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # threads and processes inherit it
-    _starting = True
+    came: list[int] = []
+    _waiting = came
     try:
         yield
     finally:
-        _starting = False
+        _waiting = None
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if came:
+            raise Ended(*came)

@@ -9,10 +9,13 @@ the command's module gets the object. Nothing heavy is imported here: `suquan --
 import re
 from dataclasses import MISSING, dataclass, field, fields
 from inspect import Parameter, Signature, get_annotations
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from typer import Argument, BadParameter, Option
+
+from suquan._files import refuse_device
 
 RENAMED = {"ignore_columns": "ignore", "label_columns": "label"}  # parameters of the library
 PARAMETER = r"""(?<!['"\w/.-])(?P<name>[a-z_]+)(?:=(['"]?)(?P<value>\w+)\2)?(?!['"\w/]|\.\w)"""
@@ -69,6 +72,8 @@ def argument(help: str, metavar: str) -> Any:
 class Options:
     """What every command takes."""
 
+    FILES = tuple[str, ...]()  # names of files that it writes into its folder
+
     quiet: bool = opt(False, "Say nothing but errors.", None, "--quiet", "-q")
     as_json: bool = opt(False, "Print one JSON object with the results.", None, "--json")
 
@@ -79,6 +84,20 @@ class Options:
     def prints_results(self) -> bool:
         """Whether the results go to standard output, so that nothing else may."""
         return self.as_json
+
+    def check_files(self) -> None:
+        """Refuse, before any work, an output that is an input, a device or a pipe."""
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        outputs = [given.pop(name) for name in ("output", "out") if given.get(name)]
+        outputs += [outputs[0] / name for name in self.FILES]
+        if "target" in given:  # a name, or a file
+            given["target"] = Path(given["target"])
+        values = chain.from_iterable(v if isinstance(v, list) else [v] for v in given.values())
+        inputs = [path for path in values if isinstance(path, Path) and path.exists()]
+        for output in outputs:
+            refuse_device(output)
+            if output.exists() and any(map(output.samefile, inputs)):
+                raise ValueError(f"{output} is an input too; give another name for the results.")
 
     @classmethod
     def own_first(cls) -> list[Any]:
@@ -450,6 +469,9 @@ class Compare(ModelOptions):
     Nested cross-validation and a report. Interrupted and started again with the same options, it goes on
     where it was.
     """
+
+    TABLES = ("folds", "summary", "tests", "permutations", "reliability", "cohorts")
+    FILES = ("model.suquan", "report.html", *map("{}.csv".format, TABLES))
 
     out: Path = opt(MISSING, "Folder for the results.", "DIR", "--out", "--output", "-o")
     methods: str | None = opt(

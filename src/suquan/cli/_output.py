@@ -7,20 +7,22 @@ whatever goes wrong into an exit code.
 import json
 import math
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from suquan._files import DISK_FULL
 from suquan.cli import INSTALL
-from suquan.cli._interrupts import safe_interrupts
+from suquan.cli._interrupts import Ended, safe_interrupts
 from suquan.cli._options import Options
 
-MISTAKE, BUG, INTERRUPTED = 1, 70, 130
+MISTAKE, BUG, ENDED = 1, 70, 128  # a signal's number is added to the last
 EXIT_CODES = (
     "Exit codes: 0 done, 1 a mistake in what was given, 2 wrong usage, 70 a bug in suquan, "
-    "130 interrupted."
+    "130 interrupted (Ctrl-C), 143 and 129 ended by SIGTERM and SIGHUP."
 )
 DEBUG = "SUQUAN_DEBUG"
 
@@ -56,7 +58,12 @@ class Output:
         stream = sys.stderr if error else sys.stdout
         width = None if stream.isatty() else 10_000
         console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-        console.print(thing, style=style, soft_wrap=isinstance(thing, str))
+        # The work goes on where nobody reads any more. Rich would end the program.
+        console.on_broken_pipe = lambda: discard(stream)  # type: ignore[method-assign]
+        try:
+            console.print(thing, style=style, soft_wrap=isinstance(thing, str))
+        except OSError:
+            discard(stream)
 
     def say(self, line: Any, *, strong: bool = False) -> None:
         """Tell people a line."""
@@ -85,6 +92,10 @@ class Output:
             self.say(title, strong=True)
         self._print(shown, error=self._to_stderr)
 
+    def fail(self, line: str) -> None:
+        """Say why the command ends."""
+        self._print(f"suquan {self.command}: {safe(line)}", error=True)
+
     def warn(self, text: Any) -> None:
         """Warn once of each thing."""
         line = safe(text)
@@ -93,6 +104,13 @@ class Output:
         self.warnings.append(line)
         if not self.quiet:
             self._print(f"warning: {line}", error=True, style="yellow")
+
+
+def discard(stream: Any) -> None:
+    """Send to nowhere what is still to be written to standard output or standard error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def number(value: Any) -> str:
@@ -119,6 +137,10 @@ def jsonable(value: Any) -> Any:
 def running(command: str, options: Options) -> Iterator[Output]:
     """Run a command: show warnings as lines, and turn what goes wrong into one line and an exit code."""
     output = Output(command, options)
+    is_lost = sys.stdout is None and options.prints_results
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed before the command began
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         for kind in (DeprecationWarning, FutureWarning):
@@ -130,19 +152,23 @@ def running(command: str, options: Options) -> Iterator[Output]:
         os.environ.setdefault("PYTHONWARNINGS", "ignore")
         try:
             with safe_interrupts():
+                if is_lost:
+                    raise ValueError("standard output is closed; open it, or write to a file (-o).")
+                options.check_files()
                 yield output
                 if output.as_json:
                     result = {"command": command, **output.results, "warnings": output.warnings}
-                    print(json.dumps(jsonable(result), allow_nan=False))
-        except KeyboardInterrupt:
-            print(f"suquan {command}: interrupted", file=sys.stderr)
-            sys.exit(INTERRUPTED)
+                    print(json.dumps(jsonable(result), allow_nan=False), flush=True)
+        except KeyboardInterrupt as end:
+            number = signal.Signals(end.args[0] if isinstance(end, Ended) else signal.SIGINT)
+            output.fail("interrupted" if number == signal.SIGINT else f"ended by {number.name}")
+            sys.exit(ENDED + number)
         except Exception as error:
             # The program around the commands ends quietly where a pipe was closed.
             if isinstance(error, BrokenPipeError) or os.environ.get(DEBUG):
                 raise
             code, line = explain(error)
-            print(f"suquan {command}: {safe(options.in_own_words(line))}", file=sys.stderr)
+            output.fail(options.in_own_words(line))
             sys.exit(code)
 
 
@@ -152,7 +178,8 @@ def explain(error: Exception) -> tuple[int, str]:
         return MISTAKE, "memory is full; use a smaller table, or fewer processes (--n-jobs 1)."
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
-        return MISTAKE, f"{where}{error.strerror}; check the path and the permissions."
+        advice = "free some" if error.errno in DISK_FULL else "check the path and the permissions"
+        return MISTAKE, f"{where}{error.strerror}; {advice}."
     if isinstance(error, ImportError) and not (error.name or "suquan").startswith("suquan"):
         return MISTAKE, f"{error.name} is not installed; run: {INSTALL}"
     # Checks of what was given raise ValueError, TableError among them. A cluster may be lost at any time.

@@ -14,7 +14,6 @@ from suquan._dask.collections import RowBlock, iter_computed, map_row_blocks
 from suquan._files import replace_file
 from suquan.alignment import AlignedSamples, align_features
 from suquan.cli._cluster import running_cluster
-from suquan.cli._fit import check_destination
 from suquan.cli._inputs import (
     find_samples,
     is_array_file,
@@ -27,6 +26,7 @@ from suquan.cli._output import Output, number
 from suquan.cli._survival import say_concordance
 from suquan.cox_model import SuquanCox
 from suquan.io import TableError, iter_row_blocks, read_labels, read_table
+from suquan.io.writing import check_destination
 from suquan.persistence import ModelFile, read_model
 from suquan.sample_checks import FAR_BELOW, agreement, find_problems
 

@@ -3,6 +3,7 @@
 import gzip
 from pathlib import Path
 
+from suquan._files import refuse_device
 from suquan.io._errors import refuse
 
 SUFFIXES = {
@@ -51,6 +52,7 @@ def kind_of_name(path: Path) -> tuple[str, bool]:
 def kind_of_file(path: Path) -> tuple[str, bool]:
     """Kind of an existing file, and whether it is compressed; a tab-separated one may be a series matrix."""
     kind, gzipped = kind_of_name(path)
+    refuse_device(path)
     with path.open("rb") as file:
         start = file.read(8)
     refuse(not start, "the file is empty; a table has a header and rows")

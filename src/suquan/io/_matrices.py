@@ -204,9 +204,9 @@ class H5adMatrix(Matrix):
         with self.opened(self.path) as root:
             X = _find(root, self.options)
             self.check_header(X.shape, X.dtype)
-            part = X[:, start:stop] if self.by_feature else X[start:stop]
-            dense = part.toarray() if hasattr(part, "toarray") else np.asarray(part)
-            return dense.T if self.by_feature else dense
+            if not hasattr(X, "group"):
+                return np.asarray(X[start:stop])
+            return _dense_rows(X.group, self.shape[:: 1 - 2 * self.by_feature], start, stop)
 
 
 class ZarrMatrix(H5adMatrix):
@@ -259,6 +259,24 @@ def _find(root: Any, options: ReadOptions) -> Any:
     is_matrix = kind == "array" and hasattr(stored, "dtype")
     refuse(not is_matrix, f"{what} is stored as {kind}; wanted is a matrix")
     return stored
+
+
+def _dense_rows(group: Any, shape: Sequence[int], start: int, stop: int) -> np.ndarray:
+    """Some rows of a sparse matrix of that shape (for CSC, columns), after a check of its indices."""
+    from scipy import sparse
+
+    ends, indices, data = group["indptr"][:], group["indices"], group["data"]
+    fits = ends.shape == (shape[0] + 1,) and ends[0] == 0 and np.all(ends[:-1] <= ends[1:])
+    fits = fits and (ends[-1],) == indices.shape == data.shape and indices.dtype.kind in "iu"
+    refuse(not fits, "indptr does not fit the indices and the values; write the file again")
+    part = slice(int(ends[start]), int(ends[stop]))
+    of_rows = data[part], indices[part], ends[start : stop + 1] - ends[start]
+    rows = sparse.csr_matrix(of_rows, shape=(stop - start, shape[1]))
+    rows.check_format()  # refuses indices that lie outside
+    n_stored = rows.nnz
+    rows.sum_duplicates()
+    refuse(rows.nnz < n_stored, "an entry is stored twice; write the file again")
+    return rows.toarray()
 
 
 def _called(options: ReadOptions) -> str:

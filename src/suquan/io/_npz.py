@@ -5,6 +5,7 @@ nothing is unpickled.
 """
 
 import math
+import os
 import shutil
 import tempfile
 import zipfile
@@ -57,7 +58,11 @@ def open_npz(path: Path, kind: str, options: ReadOptions) -> Source:
 
 def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, tuple]]:
     """Name of every array, and its shape, whether it is stored by column, and its type."""
+    n_bytes = os.path.getsize(archive.filename)  # type: ignore[arg-type]
     for info in archive.infolist():
+        most = 1032 * min(info.compress_size, n_bytes)  # deflate makes at most 1,032 bytes of one
+        claim = f"{info.filename} claims {info.file_size:,} bytes, more than the file can hold"
+        refuse(info.file_size > most, f"{claim}; do not trust this file")
         if not info.filename.endswith(".npy"):
             continue
         with archive.open(info) as file:

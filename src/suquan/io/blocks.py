@@ -16,7 +16,7 @@ from suquan._dask.collections import (
     iter_computed,
     map_row_blocks,
 )
-from suquan._files import replaced
+from suquan._files import refuse_device, replaced
 from suquan.io._errors import TableError, file_errors, listed, refuse, require
 from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
 from suquan.io._matrices import ZARR_WISH, H5adMatrix, Matrix, NpyMatrix, ZarrMatrix, write_names
@@ -220,6 +220,7 @@ def _open(given: str | os.PathLike, options: ReadOptions) -> Matrix:
     with file_errors(given):
         if f".{kind}" in SUFFIXES:
             kind, _ = kind_of_file(path)
+        refuse_device(path)
         kind = "zarr" if path.is_dir() else kind
         cure = "convert it, for instance with read_table and write_table"
         works = f"cannot be opened in blocks, which works for {IN_BLOCKS}"

@@ -173,6 +173,7 @@ def _in_place(write: Callable[[Target], Writer], target: Target) -> Writer:
 
 def check_destination(path: Path) -> None:
     """Refuse a place that cannot be written to, before the work begins."""
-    refuse(path.is_dir(), "this is a directory; give a file")
-    is_nowhere = not path.resolve().parent.is_dir()
-    refuse(is_nowhere, f"there is no folder {path.parent}; make it first")
+    with file_errors(path):
+        refuse(path.is_dir(), "this is a directory; give a file")
+        is_nowhere = not path.resolve().parent.is_dir()
+        refuse(is_nowhere, f"there is no folder {path.parent}; make it first")
