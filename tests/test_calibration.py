@@ -1,6 +1,10 @@
 """Probabilities that follow from out-of-fold scores."""
 
+import runpy
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
@@ -14,11 +18,13 @@ from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, Stratif
 from suquan import SuquanClassifier, SuquanClassifierCV, load_model, save_model
 from suquan.calibration import (
     apply_calibration,
+    centre_scores,
     fit_calibration,
     measure_probabilities,
     reliability,
 )
 from suquan.datasets import make_corrupted_classification
+from suquan.export import export_model
 from suquan.methods import METHODS
 from suquan.model_selection import Candidate, choose
 
@@ -156,7 +162,8 @@ def test_out_of_fold_scores_are_those_of_models_that_have_not_seen_the_sample():
     expected = [
         plain.fit(X[train], y[train]).decision_function(X[test]) for train, test in cv.split(X, y)
     ]
-    assert_allclose(model.out_of_fold_scores_, np.concatenate(expected), atol=1e-6)
+    shift = model.intercept_ - model.best_estimator_.intercept_
+    assert_allclose(model.out_of_fold_scores_, np.concatenate(expected) + shift, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_features", [8, 60])  # 60: through blocks of knots
@@ -205,20 +212,20 @@ def test_strong_penalties_no_longer_give_one_probability_to_all():
     assert np.ptp(plain.predict_proba(X)[:, 1]) < 0.01
     assert np.ptp(model.predict_proba(X)[:, 1]) > 0.5
     assert len(np.unique(model.predict(X))) == 2
-    assert_array_equal(model.decision_function(X), plain.decision_function(X))
+    assert_allclose(np.ptp(model.decision_function(X) - plain.decision_function(X)), 0, atol=1e-12)
     assert plain.calibration_ is None
     assert_array_equal(plain.predict_proba(X), plain.best_estimator_.predict_proba(X))
 
 
-def test_predict_is_the_more_probable_class_and_not_the_sign_of_the_score():
+def test_predict_is_the_more_probable_class_without_an_intercept_too():
     X, y = make_problem(200)
     rare = np.flatnonzero(~y | (np.arange(len(y)) % 4 == 0))
     settings = {**SMALL, "alphas": [1e-2], "cv": 3, "fit_intercept": False}
     model = SuquanClassifierCV("fixed", **settings).fit(X[rare], y[rare])
-    positive = model.decision_function(X) > 0
-    assert np.mean(model.predict(X) != positive) > 0.1
     assert_array_equal(model.predict(X), model.predict_proba(X)[:, 1] > 0.5)
+    assert_array_equal(model.predict(X), model.decision_function(X) > 0)
     plain = clone(model).set_params(calibration=None).fit(X[rare], y[rare])
+    assert np.mean(model.predict(X) != plain.predict(X)) > 0.1
     assert_array_equal(plain.predict(X), plain.decision_function(X) > 0)
 
 
@@ -283,12 +290,124 @@ def test_unknown_calibrations_and_folds_that_are_too_small_are_refused():
     with pytest.raises(ValueError, match="calibration must be one of 'sigmoid', 'isotonic'"):
         SuquanClassifierCV(calibration="beta").fit(X, y)
     y = np.arange(30) < 3
-    model = SuquanClassifierCV("fixed", cv=3, **SMALL)
+    model = SuquanClassifierCV("fixed", cv=3, calibration="isotonic", **SMALL)
     with pytest.raises(
         ValueError, match=r"two test samples of each class.*split 0.*1 of class True"
     ):
         model.fit(X, y)
     assert model.set_params(calibration=None).fit(X, y).calibration_ is None
+
+
+def test_default_calibration_is_left_out_where_a_class_is_too_rare_and_the_class_is_named():
+    X, _ = make_problem(30)
+    y = np.where(np.arange(30) < 3, "rare", "common")
+    model = SuquanClassifierCV("fixed", cv=3, **SMALL)
+    with pytest.warns(UserWarning, match=r"1 of class 'rare'. Probabilities are not calibrated"):
+        model.fit(X, y)
+    plain = clone(model).set_params(calibration=None).fit(X, y)
+    assert model.calibration_ is None
+    assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
+
+
+# -- predict and the sign of the score ----------------------------------------------------------------
+
+
+def assert_sign_is_the_class(model, X):
+    positive = model.decision_function(X) > 0
+    assert_array_equal(positive, model.predict(X) == model.classes_[1])
+    assert_array_equal(positive, model.predict_proba(X)[:, 1] > 0.5)
+
+
+@pytest.mark.parametrize("loss", ["auto", "softmax"])
+@pytest.mark.parametrize("kind", ["sigmoid", "isotonic"])
+def test_predict_is_the_sign_of_the_score_for_every_sample(kind, loss, tmp_path):
+    n_moved, n_one_class = 0, 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        n, p = rng.integers(30, 90), rng.integers(4, 20)
+        X = rng.standard_normal((n, p))
+        y = np.array(["no", "yes"])[
+            (2 * X[:, 0] + rng.standard_normal(n) > rng.normal()).astype(int)
+        ]
+        y[:12] = np.repeat(["no", "yes"], 6)
+        model = SuquanClassifierCV(
+            "fixed", cv=3, calibration=kind, loss=loss, alphas=[1e-3, 1.0], random_state=0
+        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(X, y)
+        new = np.vstack([X, rng.standard_normal((200, p))])
+        if any("never passes 0.5" in str(warning.message) for warning in caught):
+            n_one_class += 1
+            continue
+        assert not caught
+        assert_sign_is_the_class(model, new)
+        n_moved += np.any(
+            model.predict(new)
+            != model.classes_[(model.best_estimator_.decision_function(new) > 0).astype(int)]
+        )
+        same = load_model(save_model(model, tmp_path / "model.suquan"))
+        assert_sign_is_the_class(same, new)
+        assert_array_equal(same.decision_function(new), model.decision_function(new))
+        folder = export_model(model, tmp_path / f"exported {seed}")
+        rows = pd.DataFrame(new).set_axis([f"x{j}" for j in range(p)], axis=1)
+        rows.to_csv(tmp_path / "new.csv", index_label="sample")
+        runpy.run_path(str(folder / "score.py"))["main"](tmp_path / "new.csv", tmp_path / "out.csv")
+        scores = pd.read_csv(tmp_path / "out.csv")["score"].to_numpy()
+        assert_allclose(scores, model.decision_function(new), atol=1e-9)
+        assert_array_equal(scores > 0, model.predict(new) == "yes")
+    assert n_moved > 3
+    assert n_one_class < 4
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "isotonic"])
+def test_shifted_calibration_gives_the_same_probabilities(kind):
+    X, y = make_problem(200)
+    keep = np.flatnonzero(~y | (np.arange(200) % 4 == 0))
+    model = SuquanClassifierCV("fixed", cv=3, calibration=kind, **SMALL).fit(X[keep], y[keep])
+    shift = (model.best_estimator_.intercept_ - model.intercept_).item()
+    assert abs(shift) > 0.1
+    old = {**model.calibration_}
+    if kind == "sigmoid":
+        assert old["intercept"] == 0.0
+        old["intercept"] = -old["slope"] * shift
+    else:
+        old["scores"] = old["scores"] + shift
+    u = model.best_estimator_.decision_function(X)
+    assert_allclose(model.predict_proba(X), apply_calibration(old, u), atol=1e-9)
+    # A file from before scores were shifted: classes follow the probabilities.
+    model.intercept_, model.calibration_ = model.best_estimator_.intercept_, old
+    assert_array_equal(model.predict(X), model.predict_proba(X)[:, 1] > 0.5)
+
+
+def test_isotonic_scores_are_shifted_by_the_largest_one_whose_probability_is_at_most_one_half():
+    def shift(p):
+        found = {"kind": "isotonic", "scores": np.arange(4.0), "probabilities": np.array(p)}
+        centred = centre_scores(found)
+        return None if centred is None else centred[0]
+
+    assert shift([0.1, 0.5, 0.5, 0.9]) == 2.0
+    assert shift([0.1, 0.4, 0.6, 0.9]) == 1.5
+    assert shift([0.1, 0.2, 0.3, 0.5]) is None
+    assert shift([0.6, 0.7, 0.8, 0.9]) is None
+    assert centre_scores({"kind": "sigmoid", "slope": 0.0, "intercept": -1.0}) is None
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "isotonic"])
+def test_without_a_signal_there_is_no_shift_and_one_warning(kind):
+    X, _ = make_problem(60)
+    y = np.arange(60) % 3 == 0
+    X = X[np.argsort(np.random.default_rng(5).random(60))]
+    model = SuquanClassifierCV("fixed", cv=3, calibration=kind, **{**SMALL, "alphas": [1e6]})
+    X[y], X[~y] = np.sort(X[y], axis=1), np.sort(X[~y], axis=1)  # nothing but the order of all
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    told = [str(warning.message) for warning in caught]
+    assert len(told) == 1
+    assert "never passes 0.5, so that predict gives False for all samples" in told[0]
+    assert_array_equal(model.intercept_, model.best_estimator_.intercept_)
+    assert not model.predict(X).any()
 
 
 @pytest.mark.parametrize("kind", ["sigmoid", "isotonic", None])

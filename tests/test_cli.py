@@ -402,7 +402,48 @@ def test_fit_and_predict_agree_with_the_library(data, model, tmp_path):
         [float(row["probability"]) for row in rows], loaded.predict_proba(frame)[:, 1]
     )
     assert [row["predicted"] for row in rows] == loaded.predict(frame).tolist()
+    signs = ["yes" if float(row["score"]) > 0 else "no" for row in rows]
+    assert signs == [row["predicted"] for row in rows]
     assert [row["sample"] for row in rows] == table.sample_names.tolist()
+
+
+@pytest.mark.parametrize("task", ["classes", "values", "times"])
+def test_fit_says_when_the_score_is_no_better_than_guessing(data, tmp_path, task):
+    rng = np.random.default_rng(3)
+    labels = pd.read_csv(data / "labels.csv")
+    labels["coin"] = rng.permutation(np.arange(60) % 2)
+    labels["value"], labels["days"] = rng.normal(size=60), rng.exponential(size=60)
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    column, guess = {
+        "classes": (["--label", "coin"], "0.5"),
+        "values": (["--label", "value", "--task", "regression"], "0"),
+        "times": (["--time", "days", "--event", "coin"], "0.5"),
+    }[task]
+    more = ["--labels", tmp_path / "labels.csv", *QUICK[2:], "--cv", "3x2"]
+    told = succeed("fit", data / "table.csv", *column, *more, "-o", tmp_path / "m.suquan").output
+    assert f": no better than guessing ({guess})" in told
+    assert re.search(r"cross-validated \S+ -?\d\.\d{4} ± \d\.\d{4} \(two standard errors\):", told)
+    assert "too good by the choice" not in told
+
+
+def test_fit_says_when_the_initial_target_is_kept(data, tmp_path):
+    labels = ["--labels", data / "labels.csv", "--label", "grade"]
+    told = succeed("fit", data / "table.csv", *labels, *QUICK, "-o", tmp_path / "m.suquan").output
+    assert "optimistic: the same folds were used for tuning" in told
+    assert "no better than guessing" not in told
+    kept = suquan.load_model(tmp_path / "m.suquan").departure_ == 0.0
+    assert ("the initial target (uniform) is kept" in told) == kept
+    assert ("departure 0." in told or "departure 1" in told) == (not kept)
+    labels[-1] = "constant"
+    table = pd.read_csv(data / "labels.csv")
+    table["constant"] = np.random.default_rng(4).permutation(np.arange(60) % 2)
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    labels[1] = tmp_path / "labels.csv"
+    result = succeed(
+        "fit", data / "table.csv", *labels, *QUICK, "-o", tmp_path / "m.suquan", "--json"
+    )
+    assert json.loads(result.stdout)["departure"] == 0.0
+    assert "learned target was not better: the initial target (uniform) is kept" in result.stderr
 
 
 def test_fit_is_the_librarys_fit(data, model):

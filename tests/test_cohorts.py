@@ -205,16 +205,19 @@ def test_an_estimator_without_probabilities_has_no_measures(problem):
         ReliabilityDisplay.from_result(result)
 
 
-def test_inner_folds_that_are_too_small_to_calibrate_are_refused_before_the_work(problem, tmp_path):
+def test_inner_folds_that_are_too_small_to_calibrate_leave_it_out_or_are_refused(problem, tmp_path):
     X, _, _, _ = problem
-    y = np.arange(90) < 6
+    y = np.where(np.arange(90) < 6, "rare", "common")
     settings = {**SMALL, "methods": ["uniform"], "outer_cv": 3, "inner_cv": 3}
-    with pytest.raises(
-        ValueError, match=r"two test samples of each class.*inner_cv has 1 of class True"
-    ):
-        compare(X, y, checkpoint=tmp_path / "new", **settings)
+    told = r"two test samples of each class.*inner_cv has 1 of class 'rare'"
+    with pytest.raises(ValueError, match=told):
+        compare(X, y, calibration="isotonic", checkpoint=tmp_path / "new", **settings)
     assert not (tmp_path / "new").exists()
-    assert compare(X, y, calibration=None, **settings).reliability
+    with pytest.warns(UserWarning, match=told):
+        default = compare(X, y, **settings)
+    plain = compare(X, y, calibration=None, **settings)
+    assert_array_equal(default.folds["log_loss"], plain.folds["log_loss"])
+    assert plain.reliability
 
 
 # -- the command line --------------------------------------------------------------------------------
@@ -292,9 +295,12 @@ def test_bad_groups_and_cohorts_are_refused_in_one_line(files, tmp_path, command
 
 
 @pytest.mark.parametrize("command", ["fit", "compare"])
-def test_too_few_members_for_a_calibration_are_refused_in_one_line(files, tmp_path, command):
+def test_too_few_members_for_a_calibration_leave_it_out_with_a_warning(files, tmp_path, command):
     given = arguments(command, files, *(["--cv", "4x1"] if command == "fit" else []), label="rare")
     given[given.index("-o" if command == "fit" else "--out") + 1] = tmp_path / "new"
-    assert "calibration needs at least two test samples of each class" in fail(*given)
+    told = "calibration needs at least two test samples of each class"
+    assert told in fail(*given, "--calibration", "isotonic")
     assert not list(tmp_path.iterdir())
-    succeed(*given, "--calibration", "none")
+    result = succeed(*given)
+    assert told in result.stderr
+    assert "of class 'yes'" in result.stderr

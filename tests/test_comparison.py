@@ -17,7 +17,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, fbeta_score, log_loss, make_scorer, precision_score
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -28,6 +28,7 @@ from suquan._tasks import Outcome
 from suquan.comparison import DEFAULT_METHODS
 from suquan.datasets import make_corrupted_classification
 from suquan.statistics import Difference, corrected_difference, holm
+from suquan.survival import as_outcome
 
 SETTINGS = {
     "outer_cv": StratifiedKFold(3),
@@ -190,6 +191,99 @@ def test_permutations_never_change_the_verdict():
     expected = (1 + np.sum(means >= observed)) / 4
     np.testing.assert_allclose(result.permutations["p_value"], expected)
     assert plain.permutations == {}
+
+
+def test_integer_folds_are_shuffled_by_the_seed():
+    X, y = make_problem()
+    X, y = X[np.argsort(y, kind="stable")], np.sort(y)
+    settings = {**SETTINGS, "methods": ["uniform"]}
+
+    def scores(outer, inner=2, seed=0):
+        given = {**settings, "outer_cv": outer, "inner_cv": inner, "random_state": seed}
+        return compare(X, y, **given).folds["score"]
+
+    np.testing.assert_array_equal(scores(3), scores(3))
+    assert not np.array_equal(scores(3), scores(StratifiedKFold(3)))
+    assert not np.array_equal(scores(3), scores(3, seed=1))
+    same = RepeatedStratifiedKFold(n_splits=3, n_repeats=1, random_state=0)
+    np.testing.assert_array_equal(scores(3), scores(same))
+    np.testing.assert_array_equal(
+        scores(3), scores(3, RepeatedStratifiedKFold(n_splits=2, n_repeats=1, random_state=0))
+    )
+
+
+NULL = {
+    "methods": ["crossfit"], "outer_cv": 3, "inner_cv": 2, "alphas": [1.0], "smoothnesses": [0.0],
+    "departures": [0.0], "calibration": None, "n_permutations": 19, "progress": False,
+}  # fmt: skip
+
+
+def make_grouped(seed, task):
+    """Samples that are alike in groups of 5, and labels without signal that are constant there."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(24), 5)
+    X = rng.standard_normal((24, 10))[groups] + 0.2 * rng.standard_normal((120, 10))
+    if task == "classes":
+        return X, rng.permutation(np.arange(24) % 2)[groups], groups
+    times = rng.exponential(size=24), rng.permutation(np.arange(24) % 4 > 0)
+    return X, as_outcome(np.column_stack(times)[groups]), groups
+
+
+@pytest.mark.parametrize("task", ["classes", "times"])
+def test_permuted_labels_stay_constant_in_groups(task):
+    X, y, groups = make_grouped(0, task)
+    seen = []
+
+    def score(estimator, X, y):
+        seen.append(np.sum(y["event"] if task == "times" else y))
+        return 0.0
+
+    compare(X, y, groups=groups, scoring=score, **{**NULL, "n_permutations": 3})
+    assert len(seen) > 20
+    assert not np.any(np.array(seen) % 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["classes", "times"])
+def test_p_values_without_signal_are_uniform_where_labels_are_constant_in_groups(task):
+    """Shuffling single samples gives p ≤ 0.05 in 13 and in 10 of 41."""
+    p_values = []
+    for seed in range(41):
+        X, y, groups = make_grouped(seed, task)
+        more = {"scoring": "concordance"} if task == "times" else {}
+        result = compare(X, y, groups=groups, **NULL, **more)
+        p_values.append(result.permutations["p_value"][0])
+    assert np.sum(np.array(p_values) <= 0.05) <= 5
+    assert 0.3 < np.mean(p_values) < 0.7
+
+
+def test_permuted_labels_have_stratified_folds_of_their_own(monkeypatch):
+    """Every fold of every permutation has its share of the rare class."""
+    X, _ = make_problem(90)
+    y = (np.arange(90) < 9).astype(int)
+    shares = []
+
+    def score(estimator, X, y):
+        shares.append(np.sum(y))
+        return 0.0
+
+    compare(X, y, scoring=score, **{**NULL, "n_permutations": 4})
+    shares = np.array(shares)[np.array(shares) < 9]  # the first is of all samples
+    assert set(shares) <= {3}  # 3 of 9 in an outer fold, 3 of 6 in an inner one
+
+
+def test_permutations_work_with_splits_from_a_generator_and_with_cohorts():
+    X, y = make_problem(90)
+    cohorts = np.repeat(["a", "b", "c"], 30)
+    y[:30] = (
+        np.arange(30) == 0
+    )  # one positive sample: most permutations leave cohort or fold without
+    splits = list(StratifiedKFold(3).split(X, y))
+    result = compare(X, y, **{**NULL, "outer_cv": iter(splits), "n_permutations": 3})
+    assert np.all(np.isfinite(result.permutations["mean"]))
+    given = {**NULL, "outer_cv": None, "n_permutations": 3}
+    result = compare(X, y, leave_out=cohorts, **given)
+    assert np.all(np.isfinite(result.permutations["mean"]))
 
 
 # -- no leak, same folds -----------------------------------------------------------------------------

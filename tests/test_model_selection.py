@@ -7,13 +7,20 @@ import sklearn
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, log_loss
-from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, StratifiedKFold
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    PredefinedSplit,
+    StratifiedKFold,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from suquan import (
     SuquanClassifier,
     SuquanClassifierCV,
+    SuquanCoxCV,
     SuquanRegressor,
     SuquanRegressorCV,
     load_model,
@@ -219,14 +226,15 @@ def test_start_is_kept_where_learning_cannot_help(tmp_path):
         X, y = make_corrupted_classification(
             150, 100, target=np.linspace(-1.7, 1.7, 100), corrupted="normal", random_state=seed
         )
-        model = SuquanClassifierCV(**settings, cv=3, min_gain=0.5, random_state=0).fit(X, y)
+        model = SuquanClassifierCV(**settings, cv=StratifiedKFold(3), random_state=0).fit(X, y)
         found.append(model.departure_)
     assert found.count(0.0) >= 3
     assert 1.0 not in found
     model.set_params(min_gain=9.0).fit(X, y)
     assert (model.method_, model.departure_, model.n_rounds_) == ("crossfit", 0.0, 0)
     fixed = SuquanClassifier("fixed", alpha=model.alpha_, n_knots=10).fit(X, y)
-    np.testing.assert_array_equal(model.decision_function(X), fixed.decision_function(X))
+    best = model.best_estimator_
+    np.testing.assert_array_equal(best.decision_function(X), fixed.decision_function(X))
     same = load_model(save_model(model, tmp_path / "model.suquan"))
     assert same.departure_ == 0.0
     assert same.get_params()["min_gain"] == 9.0
@@ -243,7 +251,7 @@ def test_target_is_learned_where_it_helps():
 def test_scores_are_those_of_a_plain_loop_and_the_chosen_setting_is_refitted(selection):
     X, y = make_problem()
     model = SuquanClassifierCV(["fixed", "crossfit"], selection=selection, min_gain=0.0, **SMALL)
-    model.set_params(scoring="neg_log_loss").fit(X, y)
+    model.set_params(scoring="neg_log_loss", cv=StratifiedKFold(3)).fit(X, y)
     results = model.cv_results_
     splits = list(StratifiedKFold(3).split(X, y))
     for k, params in enumerate(results["params"]):
@@ -264,7 +272,9 @@ def test_scores_are_those_of_a_plain_loop_and_the_chosen_setting_is_refitted(sel
     }
     rounds = chosen["max_rounds"] or None
     alone = SuquanClassifier(**{**chosen, "max_rounds": rounds}, random_state=0).fit(X, y)
-    np.testing.assert_array_equal(model.decision_function(X), alone.decision_function(X))
+    np.testing.assert_array_equal(
+        model.best_estimator_.decision_function(X), alone.decision_function(X)
+    )
     if selection == "best":
         assert model.best_score_ == results["mean_test_score"].max()
         assert results["rank_test_score"][model.best_index_] == 1
@@ -298,9 +308,12 @@ def test_fitted_model_predicts_and_transforms_and_has_all_attributes(task):
     assert wanted <= set(vars(model))
     assert model.transform(X).shape == X.shape
     scores = "predict" if task == "regression" else "decision_function"
-    np.testing.assert_array_equal(
-        getattr(model, scores)(X), getattr(model.best_estimator_, scores)(X)
-    )
+    difference = getattr(model, scores)(X) - getattr(model.best_estimator_, scores)(X)
+    if task == "binary":  # its 0 is where the calibrated probability passes ½
+        shift = (model.intercept_ - model.best_estimator_.intercept_).item()
+        np.testing.assert_allclose(difference, shift)
+    else:
+        np.testing.assert_array_equal(difference, np.zeros_like(difference))
     assert model.score(X, y) > 0.5
     if task != "regression":
         np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
@@ -320,6 +333,144 @@ def test_default_folds_are_three_and_repeated_five_times():
     results = SuquanRegressorCV("fixed", **parameters).fit(X, y).cv_results_
     assert "split14_test_score" in results
     assert "split15_test_score" not in results
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_whole_numbers_of_folds_are_shuffled_by_the_seed(task):
+    """A table that is sorted by batch does not get batches for folds."""
+    X, y = make_problem(task=task)
+    X, y = X[np.argsort(y)], np.sort(y)
+    kind, shuffled = SuquanClassifierCV, StratifiedKFold
+    if task == "regression":
+        kind, shuffled = SuquanRegressorCV, KFold
+
+    def scores(cv, seed=0):
+        model = kind("fixed", **{**SMALL, "cv": cv, "random_state": seed}).fit(X, y)
+        return model.cv_results_["split1_test_score"]
+
+    np.testing.assert_array_equal(scores(3), scores(3))
+    assert not np.array_equal(scores(3), scores(3, seed=1))
+    assert not np.array_equal(scores(3), scores(shuffled(3)))
+    assert np.all(scores(3) > -1)  # sorted values in blocks: R² far below
+
+
+# -- weights ---------------------------------------------------------------------------------------
+
+
+def make_weighted(task):
+    """Samples, labels, whole weights with zeros among them, and the labels that weight 0 hides."""
+    if task == "survival":
+        X, _ = make_problem(90)
+        rng = np.random.default_rng(1)
+        y = np.column_stack([rng.exponential(1 / X[:, 0]), rng.random(90) < 0.7])
+    else:
+        X, y = make_problem(90, task=task)
+    weights = np.arange(90) % 3
+    other = y.copy()
+    hidden = np.flatnonzero(weights == 0)
+    other[hidden] = y[np.roll(hidden, 1)] if task != "binary" else 1 - y[hidden]
+    return X, y, weights, other
+
+
+KINDS = {
+    "binary": SuquanClassifierCV,
+    "classes": SuquanClassifierCV,
+    "regression": SuquanRegressorCV,
+    "survival": SuquanCoxCV,
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "cv"),
+    [
+        *((task, cv) for task in KINDS for cv in (None, 3, KFold(3, shuffle=True, random_state=1))),
+        ("binary", StratifiedKFold(3)),
+    ],
+)
+def test_labels_of_samples_without_weight_change_nothing(task, cv):
+    X, y, weights, other = make_weighted(task)
+    assert not np.array_equal(y, other)
+    settings = {**SMALL, "cv": cv, "n_repeats": 1, "departures": [0, 1]}
+    method = "crossfit" if cv == 3 else "fixed"
+    one, two = (KINDS[task](method, **settings).fit(X, labels, weights) for labels in (y, other))
+    assert one.best_score_ == two.best_score_
+    np.testing.assert_array_equal(one.target_quantiles_, two.target_quantiles_)
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+    if task in ("binary", "classes"):
+        assert np.all(weights[one.out_of_fold_samples_] > 0)
+        assert set(one.out_of_fold_samples_) == set(np.flatnonzero(weights))
+        assert len(one.out_of_fold_scores_) == len(one.out_of_fold_samples_)
+        np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+
+
+def weighted_accuracy(estimator, X, y, sample_weight=None):
+    return accuracy_score(y, estimator.predict(X), sample_weight=sample_weight)
+
+
+@pytest.mark.parametrize(
+    ("task", "scoring"),
+    [
+        ("binary", None),
+        ("binary", "accuracy"),
+        ("binary", "neg_log_loss"),
+        ("binary", weighted_accuracy),
+        ("classes", None),
+        ("classes", "neg_log_loss"),
+        ("regression", None),
+        ("regression", "neg_mean_absolute_error"),
+        ("survival", None),
+    ],
+)
+def test_whole_weights_score_as_repeated_samples(task, scoring):
+    X, y, weights, _ = make_weighted(task)
+    fold = np.random.default_rng(0).permutation(np.arange(90) % 3)
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
+    rows = np.repeat(np.arange(90), weights)
+    repeated = [
+        (np.flatnonzero(fold[rows] != k), np.flatnonzero(fold[rows] == k)) for k in range(3)
+    ]
+    settings = {**SMALL, "scoring": scoring}
+    more = {"time_ties": "breslow"} if task == "survival" else {}
+    one = KINDS[task]("fixed", **{**settings, "cv": splits}, **more).fit(X, y, weights)
+    two = KINDS[task]("fixed", **{**settings, "cv": repeated}, **more).fit(X[rows], y[rows])
+    for key in ("split0_test_score", "mean_test_score"):
+        np.testing.assert_allclose(one.cv_results_[key], two.cv_results_[key], rtol=0, atol=1e-6)
+    if "mean_test_log_loss" in one.cv_results_:
+        losses = (model.cv_results_["mean_test_log_loss"] for model in (one, two))
+        np.testing.assert_allclose(*losses, rtol=0, atol=1e-6)
+    assert one.best_index_ == two.best_index_
+
+
+def test_weights_that_are_all_the_same_count_as_none():
+    X, y = make_problem()
+    none, same = (
+        SuquanClassifierCV("fixed", **SMALL).fit(X, y, weights)
+        for weights in (None, np.full(60, 3))
+    )
+    np.testing.assert_array_equal(
+        none.cv_results_["split0_test_score"], same.cv_results_["split0_test_score"]
+    )
+
+
+def test_scorer_that_takes_no_weights_is_told_of():
+    X, y, weights, _ = make_weighted("binary")
+    with pytest.warns(UserWarning, match="takes no sample_weight"):
+        SuquanClassifierCV("fixed", scoring=accuracy, **SMALL).fit(X, y, weights)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_given_splits_number_all_samples_and_lose_those_without_weight(as_list):
+    X, y, weights, _ = make_weighted("binary")
+    fold = np.random.default_rng(0).permutation(np.arange(90) % 3)
+    splitter = PredefinedSplit(fold)
+    cv = list(splitter.split()) if as_list else splitter
+    model = SuquanClassifierCV("fixed", **{**SMALL, "cv": cv}).fit(X, y, weights)
+    kept = np.concatenate([np.flatnonzero((fold == k) & (weights > 0)) for k in range(3)])
+    np.testing.assert_array_equal(model.out_of_fold_samples_, kept)
+    empty = [(np.flatnonzero(weights), np.flatnonzero(weights == 0))]
+    X, y = make_problem(90, task="regression")
+    with pytest.raises(ValueError, match="split 0 of cv has no test sample of positive weight"):
+        SuquanRegressorCV("fixed", **{**SMALL, "cv": empty}).fit(X, y, weights)
 
 
 def accuracy(estimator, X, y):
@@ -378,7 +529,8 @@ def test_groups_are_routed_through_a_pipeline():
 def test_splits_may_be_lists_and_generators():
     X, y = make_problem()
     splits = list(StratifiedKFold(3).split(X, y))
-    expected = SuquanClassifierCV("fixed", **SMALL).fit(X, y).cv_results_["mean_test_score"]
+    settings = {**SMALL, "cv": StratifiedKFold(3)}
+    expected = SuquanClassifierCV("fixed", **settings).fit(X, y).cv_results_["mean_test_score"]
     as_lists = [(train.tolist(), test.tolist()) for train, test in splits]
     for cv in (as_lists, iter(splits)):
         model = SuquanClassifierCV("fixed", **{**SMALL, "cv": cv}).fit(X, y)
@@ -410,7 +562,12 @@ def test_result_does_not_depend_on_the_number_of_jobs_and_repeats_with_the_seed(
         for key in ("split2_test_score", "mean_test_score"):
             np.testing.assert_array_equal(model.cv_results_[key], models[0].cv_results_[key])
         np.testing.assert_array_equal(model.coef_, models[0].coef_)
-    other = SuquanClassifierCV("crossfit", **{**SMALL, "random_state": 1}).fit(X, y)
+    settings = {**SMALL, "cv": StratifiedKFold(3), "departures": 1.0}
+    models = [
+        SuquanClassifierCV("crossfit", **{**settings, "random_state": seed}).fit(X, y)
+        for seed in (0, 1)
+    ]
+    other = models[1]
     assert not np.array_equal(other.coef_, models[0].coef_)
 
 
@@ -476,7 +633,10 @@ def test_folds_of_crossfit_cannot_be_a_list_of_splits():
 @pytest.mark.parametrize("method", ["fixed", "svd", "spav", "crossfit"])
 def test_constant_samples_leave_the_intercept(method):
     X, y = np.ones((27, 5)), (np.arange(27) < 9).astype(int)
-    with pytest.warns(UserWarning, match="nothing to rank"):
+    with (
+        pytest.warns(UserWarning, match="nothing to rank"),
+        pytest.warns(UserWarning, match=r"never passes 0.5, so that predict gives 0 for all"),
+    ):
         model = SuquanClassifierCV(method, scoring="neg_log_loss", **SMALL).fit(X, y)
     np.testing.assert_array_equal(model.coef_, 0)
     new = np.arange(5.0)[None]

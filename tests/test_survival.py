@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from sksurv.metrics import concordance_index_censored
 from sksurv.nonparametric import nelson_aalen_estimator
 
-from suquan.survival import as_outcome, baseline_hazard, concordance, cumulative_hazard
+from suquan.survival import (
+    RiskGroups,
+    as_outcome,
+    baseline_hazard,
+    concordance,
+    cumulative_hazard,
+    exchange_labels,
+)
 
 
 def plain_concordance(y, risk, strata, s):
@@ -96,3 +103,43 @@ def test_what_is_no_outcome_is_named(y, strata, message):
         as_outcome(y, strata)
     with pytest.raises(ValueError, match="one number per sample"):
         concordance([[1, 1], [2, 0]], [1.0])
+
+
+# -- permutations with groups ------------------------------------------------------------------------
+
+
+def test_labels_are_exchanged_among_constant_groups_and_shuffled_inside_mixed_ones():
+    groups = np.repeat(np.arange(9), [1, 1, 2, 2, 3, 4, 1, 3, 5])
+    labels = np.array(["u", "v"])[[0, 1, 1, 1, 0, 0, 1, 1, 1, *[0] * 4, 1, 0, 1, 0, 1, 1, 0, 1, 0]]
+    mixed = groups >= 7
+    rng, seen = np.random.default_rng(0), set()
+    for _ in range(50):
+        permuted = labels[exchange_labels(rng, labels, groups)]
+        for group in range(7):
+            assert len(set(permuted[groups == group])) == 1
+        first = np.unique(groups[~mixed], return_index=True)[1]
+        assert sorted(permuted[first]) == sorted(labels[first])  # one label each, exchanged
+        for group in (7, 8):
+            assert sorted(permuted[groups == group]) == sorted(labels[groups == group])
+        seen.add("".join(permuted))
+    assert len(seen) > 40
+    alone = exchange_labels(rng, labels, np.arange(22))
+    np.testing.assert_array_equal(np.sort(alone), np.arange(22))
+
+
+def test_p_value_of_thirds_of_risk_is_uniform_where_patients_have_several_samples():
+    p_values = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        groups = np.repeat(np.arange(15), rng.integers(2, 6, 15))
+        y = as_outcome(
+            np.column_stack([rng.exponential(size=15)[groups], (rng.random(15) < 0.7)[groups]])
+        )
+        folds = [np.flatnonzero(groups % 2 == k) for k in range(2)]
+        risk = rng.standard_normal(15)[groups] + 0.1 * rng.standard_normal(len(groups))
+        risks = [risk[fold] for fold in folds]
+        p_values.append(RiskGroups.of_folds(y, folds, risks, 0, 99, groups=groups).p_value)
+    assert np.mean(np.array(p_values) <= 0.1) <= 0.2
+    assert 0.35 < np.mean(p_values) < 0.65
+    known = [-y["time"][fold] for fold in folds]
+    assert RiskGroups.of_folds(y, folds, known, groups=groups).p_value < 0.05

@@ -15,6 +15,7 @@ from suquan.ranking import check_choice
 
 __all__ = [
     "apply_calibration",
+    "centre_scores",
     "check_calibration",
     "fit_calibration",
     "measure_probabilities",
@@ -117,6 +118,23 @@ def apply_calibration(calibration: dict[str, Any], scores: np.ndarray) -> np.nda
         return np.column_stack([1.0 - second, second])
     u = calibration["slope"] * scores + calibration["intercept"]
     return np.column_stack([expit(-u), expit(u)])
+
+
+def centre_scores(calibration: dict[str, Any]) -> tuple[float, dict[str, Any]] | None:
+    """Find the largest score with a probability of at most ½, and the calibration of scores minus this score.
+
+    For two classes; None where the probability never passes ½.
+    """
+    if calibration["kind"] == "sigmoid":
+        slope, intercept = calibration["slope"], calibration["intercept"]
+        return (-intercept / slope, {**calibration, "intercept": 0.0}) if slope > 0.0 else None
+    u, p = calibration["scores"], calibration["probabilities"]
+    above = int(np.searchsorted(p, 0.5, side="right"))
+    if not 0 < above < len(p):
+        return None
+    step = slice(above - 1, above + 1)
+    shift = float(np.interp(0.5, p[step], u[step]))
+    return shift, {**calibration, "scores": u - shift}
 
 
 def _targets(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:

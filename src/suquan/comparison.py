@@ -10,6 +10,7 @@ import hashlib
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
@@ -60,6 +61,7 @@ from suquan.folds import (
     make_splits,
     shared_groups,
     test_share,
+    usable_calibration,
 )
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
@@ -70,7 +72,7 @@ from suquan.ranking import column_moments, deviations, mean_and_variance, row_na
 from suquan.sample_checks import tell_duplicates, torn_duplicates
 from suquan.solvers.linear import RidgeDesign
 from suquan.statistics import corrected_difference
-from suquan.survival import RiskGroups, as_outcome
+from suquan.survival import RiskGroups, as_outcome, exchange_labels
 from suquan.target_sets import TargetSet
 from suquan.targets import LEARNED as DATA_TARGETS
 from suquan.targets import learn_target
@@ -82,6 +84,7 @@ LEARNED = tuple(name for name in METHODS if name != "fixed")
 METHOD_NAMES = ("raw", *FIXED, *LEARNED)
 # Those with one target; several ask for many samples and more time.
 DEFAULT_METHODS = tuple(name for name in METHOD_NAMES if name not in ("matrix", "multi"))
+MAX_DRAWS = 1000  # of one permutation, until each of its folds has all classes
 # Parameters of the estimators that the comparison sets itself.
 _CHOSEN_HERE = {"method", "alpha", "smoothness", "departure", "loss"}
 
@@ -131,7 +134,8 @@ def compare(
         a :class:`suquan.methods.Method`, a set that follows :class:`suquan.target_sets.TargetSet`, or, with a
         name, any scikit-learn estimator.
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
-        None: 3 stratified folds, 5 times. `inner_cv` must not be a list of splits.
+        None: 3 stratified folds, 5 times; an integer: that many, once. Both are shuffled by `random_state`.
+        `inner_cv` must not be a list of splits.
     scoring : str or callable, default="roc_auc"
         Any scikit-learn scorer; for times to event "concordance", Harrell's, within strata.
     alphas, smoothnesses, selection, departures, min_gain
@@ -155,7 +159,8 @@ def compare(
     progress : bool, default=True
         Show how far it is.
     n_permutations : int, default=0
-        Repeat the "crossfit" part this often with shuffled labels, to see whether there is any signal.
+        Repeat the "crossfit" part this often with permuted labels and folds of these, to see whether there is
+        any signal. Groups in which labels are constant exchange them; inside other groups they are shuffled.
     loss : str or Loss, default=None
         Loss of all methods but the user's own estimators, which decides the task: see
         :class:`SuquanClassifier` for classes and :class:`SuquanRegressor` for values. None: classes, or
@@ -219,16 +224,14 @@ def compare(
             f"splitter; got {inner_cv!r}."
         )
     p = data.operator.n_features
-    is_values = data.classes is None and not data.loss.couples_samples
+    if np.iterable(outer_cv):
+        outer_cv = list(outer_cv)  # permutations split again
     study = _Study(
         data=data,
         settings=settings,
         methods=named,
-        outer=(
-            make_splits(outer_cv, data, np.arange(len(data.y)), random_state, "outer_cv")
-            if cohorts is None
-            else leave_out_splits(cohorts, None if is_values else data.labels)
-        ),
+        outer=_outer_splits(data, outer_cv, cohorts, random_state),
+        outer_cv=outer_cv,
         cohorts=cohorts,
         calibration=calibration,
         inner_cv=inner_cv,
@@ -243,7 +246,7 @@ def compare(
         min_gain=min_gain,
         seed=random_state,
     )
-    study.check_folds()
+    study = study.check_folds()
     pairs = torn_duplicates(data.operator, study.outer)
     if len(pairs):
         names = row_names(X, len(data.y)) if sample_names is None else np.asarray(sample_names)
@@ -257,6 +260,14 @@ def compare(
         study = study.with_grams(n_jobs)
     outcomes = run_tasks(study, tasks, store, n_jobs, progress)
     return study.result(outcomes, n_permutations)
+
+
+def _outer_splits(data: RankedData, outer_cv: Any, cohorts: Any, seed: int) -> Splits:
+    """Outer folds of the labels in `data`: those of `outer_cv`, or each cohort left out once."""
+    if cohorts is not None:
+        is_values = data.classes is None and not data.loss.couples_samples
+        outer_cv = leave_out_splits(cohorts, None if is_values else data.labels)
+    return make_splits(outer_cv, data, np.arange(len(data.y)), seed, "outer_cv")
 
 
 def _estimator(y: Any, loss: Any, parameters: dict[str, Any]) -> Any:
@@ -338,6 +349,7 @@ class _Study:
     departures: Any
     min_gain: float
     seed: int
+    outer_cv: Any = None
     calibration: str | None = None
     cohorts: np.ndarray | None = None
     grams: dict[str, np.ndarray] = field(default_factory=dict)
@@ -377,23 +389,34 @@ class _Study:
         return outcome._replace(seconds=time.perf_counter() - start)
 
     def _permuted(self, number: int) -> _Study:
-        """The same study with shuffled labels."""
-        order = np.random.default_rng([self.seed, number]).permutation(len(self.data.y))
-        data = replace(self.data, labels=self.data.labels[order], y=self.data.y[order])
-        return replace(self, data=data, methods={VERDICT_METHOD: METHODS[VERDICT_METHOD]})
-
-    def _inner(self, train: np.ndarray) -> Splits:
-        return make_splits(
-            self.inner_cv, self.data, train, self.seed, "inner_cv", for_calibration=self.calibration
+        """The same study with permuted labels and folds of their own, drawn until these have all classes."""
+        data, rng = self.data, np.random.default_rng([self.seed, number])
+        groups = np.arange(len(data.y)) if data.groups is None else data.groups
+        for _ in range(MAX_DRAWS):
+            order = exchange_labels(rng, data.labels, groups)
+            permuted = replace(data, labels=data.labels[order], y=data.y[order])
+            with suppress(ValueError):
+                outer = _outer_splits(permuted, self.outer_cv, self.cohorts, self.seed)
+                learned = {VERDICT_METHOD: METHODS[VERDICT_METHOD]}
+                study = replace(self, data=permuted, methods=learned, outer=outer)
+                [study._inner(train) for train, _ in outer]
+                return study
+        raise ValueError(
+            f"{MAX_DRAWS} permutations of the labels each left a fold without a class; use fewer folds."
         )
 
-    def check_folds(self) -> None:
-        """Make all inner folds once, so that errors come before the work; say where groups are torn apart."""
+    def _inner(self, train: np.ndarray) -> Splits:
+        return make_splits(self.inner_cv, self.data, train, self.seed, "inner_cv")
+
+    def check_folds(self) -> _Study:
+        """Make all inner folds once: errors and warnings before the work, and a calibration that they allow."""
         inner = [split for train, _ in self.outer for split in self._inner(train)]
+        calibration = usable_calibration(self.calibration, inner, self.data, "inner_cv")
         for name, splits in (("outer", self.outer), ("inner", inner)):
             told = shared_groups(splits, self.data.groups)
             if told:
                 warnings.warn(f"{told} of the {name} folds.", UserWarning, stacklevel=3)
+        return replace(self, calibration=calibration)
 
     def _run_given(self, estimator: Any, train: np.ndarray, test: np.ndarray) -> Outcome:
         data = self.data
@@ -608,7 +631,8 @@ class _Study:
         folds = range(folds_per_repeat(self.outer, len(self.data.y)))
         tests = [self.outer[k][1] for k in folds]
         risks = [outcomes[VERDICT_METHOD, k].outputs[:, 0] for k in folds]
-        return RiskGroups.of_folds(self.data.labels, tests, risks, self.seed)
+        labels, groups = self.data.labels, self.data.groups
+        return RiskGroups.of_folds(labels, tests, risks, self.seed, groups=groups)
 
     def _measures(
         self, outcomes: dict[Task, Outcome], names: list[str]

@@ -221,9 +221,10 @@ class SuquanCoxCV(SelectionMixin, SuquanCox):
         As in :class:`SuquanClassifierCV`; automatic smoothnesses are also in units of the share of the
         events.
     cv : int, splitter or iterable of splits, default=None
-        None: 3 shuffled folds, 5 times; they have their share of the events of each stratum.
+        As in :class:`SuquanClassifierCV`; folds have their share of the events of each stratum.
     scoring : str or callable, default=None
-        None: "concordance", Harrell's; or a function of model, X and y, where y is a structured array.
+        None: "concordance", Harrell's; or a function of model, X, y (a structured array) and, for weights,
+        `sample_weight`.
     l1_ratio, init, n_knots, n_repeats, ties, missing, feature_scaling, time_ties, tol, max_iter
         As in :class:`SuquanCox`.
     n_jobs, random_state, verbose

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import (
     GroupKFold,
+    PredefinedSplit,
     RepeatedKFold,
     RepeatedStratifiedKFold,
     StratifiedGroupKFold,
@@ -234,14 +236,12 @@ class RankedData(Samples):
     ) -> FoldScores:
         """Scores of several models by their outputs for the samples `test`."""
         losses = np.zeros(len(outputs))
+        weights = self.weights[test]
         if self.loss.is_classification:
-            used = self.used[test]
-            y, s = self.y[test][used], np.full(used.sum(), 1.0 / used.sum())
-            n_outputs = self.loss.n_outputs
-            losses[:] = [
-                self.loss.value(y, u[used][:, 0] if n_outputs == 1 else u[used], s) for u in outputs
-            ]
-        return FoldScores(scorer(outputs, self.labels[test]), losses, np.stack(outputs))
+            y, s, n_outputs = self.y[test], weights / weights.sum(), self.loss.n_outputs
+            losses[:] = [self.loss.value(y, u[:, 0] if n_outputs == 1 else u, s) for u in outputs]
+        scores = scorer(outputs, self.labels[test], weights=weights)
+        return FoldScores(scores, losses, np.stack(outputs))
 
     def outputs(
         self, settings: Settings, fits: Fits, train: np.ndarray, test: np.ndarray
@@ -407,7 +407,6 @@ class OutOfFold(NamedTuple):
         scores = decision_values(np.concatenate(outputs), classes)
 
         def constant(rows: np.ndarray) -> np.ndarray:
-            rows = rows[data.used[rows]]
             best = data.loss.best_constant(data.y[rows], data.weights_in(settings, rows))
             return decision_values(best[None], classes)[0]
 
@@ -423,63 +422,73 @@ class OutOfFold(NamedTuple):
             return None
         rows, place, counts = np.unique(self.samples, return_inverse=True, return_counts=True)
         weights = (data.weights_in(settings, rows) / counts)[place]
-        used, scores = weights > 0.0, self.scores + self.shifts
-        codes = data.codes(self.samples[used])
-        return fit_calibration(kind, scores[used], codes, weights[used])
+        return fit_calibration(kind, self.scores + self.shifts, data.codes(self.samples), weights)
 
 
-def make_splits(
-    cv: Any,
-    data: RankedData,
-    rows: np.ndarray,
-    seed: int,
-    name: str,
-    *,
-    for_calibration: Any = None,
-) -> Splits:
-    """Splits of the samples `rows` by the parameter `cv` of this name, as indices of all samples.
+def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: str) -> Splits:
+    """Split the samples `rows` by the parameter `cv` of this name; return indices of all samples.
 
-    None stands for 3 folds, 5 times, stratified for classes; these, and an integer number of folds, keep groups
-    together. Every split has all classes on both sides, and at least two test samples of each where their
-    scores are `for_calibration`.
+    None stands for 3 folds, 5 times, stratified for classes; these, and an integer number of folds, are
+    shuffled by the seed and keep groups together. Samples of weight 0 belong to no fold: splitters do not see
+    them. Every split has all classes on both sides.
     """
+    rows = rows[data.used[rows]]
     has_classes = data.loss.is_classification
     labels = data.labels[rows]
     if not has_classes:
         n_folds = cv if isinstance(cv, Integral) else getattr(cv, "cvargs", {}).get("n_splits", 3)
         labels = classes_of_folds(data.loss, data.y[rows], int(n_folds))
-    if data.groups is not None and (cv is None or isinstance(cv, Integral)):
-        n_folds, n_repeats = (3, 5) if cv is None else (int(cv), 1)
-        cv = RepeatedGroupFolds(n_folds, n_repeats, labels is not None, seed)
-    elif cv is None:
-        repeated = RepeatedKFold if labels is None else RepeatedStratifiedKFold
-        cv = repeated(n_splits=3, n_repeats=5, random_state=seed)
     groups = None if data.groups is None else data.groups[rows]
+    if cv is None or isinstance(cv, Integral):
+        n_folds, n_repeats = (3, 5) if cv is None else (int(cv), 1)
+        if groups is not None:
+            cv = RepeatedGroupFolds(n_folds, n_repeats, labels is not None, seed)
+        else:
+            repeated = RepeatedKFold if labels is None else RepeatedStratifiedKFold
+            cv = repeated(n_splits=n_folds, n_repeats=n_repeats, random_state=seed)
+    # Lists of splits and PredefinedSplit give indices of all samples, splitters those of the samples they see.
+    is_fixed = isinstance(cv, PredefinedSplit) or not hasattr(cv, "split")
+    numbers = np.arange(len(data.y)) if is_fixed else rows
     splitter = check_cv(cv, labels, classifier=labels is not None)
     with warnings.catch_warnings():  # what it means that a splitter ignores groups, `compare` says
         warnings.filterwarnings("ignore", "The groups parameter is ignored")
         parts = list(splitter.split(np.zeros(len(rows)), labels, groups))
-    splits = [(rows[train], rows[test]) for train, test in parts]
+    splits = []
+    for pair in parts:
+        train, test = (part[np.isin(part, rows)] for part in map(numbers.__getitem__, pair))
+        splits.append((train, test))
     if not splits:
         raise ValueError(f"{name} gave no splits; give an integer, a splitter or a list of splits.")
     classes: Any = data.classes
-    for number, (train, test) in enumerate(splits if has_classes else ()):
-        for side, part in (("training", train[data.used[train]]), ("test", test)):
-            missing = np.setdiff1d(classes, data.labels[part])
-            if missing.size:
+    for number, split in enumerate(splits):
+        for side, part in zip(("training", "test"), split, strict=True):
+            missing = np.setdiff1d(classes, data.labels[part]).tolist() if has_classes else []
+            if missing or not part.size:
+                of = f"of class {missing[0]!r}" if missing else "of positive weight"
                 raise ValueError(
-                    f"split {number} of {name} has no {side} sample of class {missing.tolist()[0]!r}; use "
-                    "fewer folds, stratified ones, or other groups."
-                )
-        if for_calibration is not None:
-            counts = np.bincount(data.codes(test[data.used[test]]), minlength=len(classes))
-            if counts.min() < 2:
-                raise ValueError(
-                    "calibration needs at least two test samples of each class in every fold; split "
-                    f"{number} of {name} has {counts.min()} of class {classes.tolist()[np.argmin(counts)]!r}. "
-                    "Use fewer folds, give more samples, or choose calibration=None."
+                    f"split {number} of {name} has no {side} sample {of}; use fewer folds, stratified ones, or "
+                    "other groups."
                 )
     return splits
+
+
+def usable_calibration(kind: str | None, splits: Splits, data: RankedData, name: str) -> str | None:
+    """Return the calibration, or None with a warning where the folds are too small for the default one."""
+    classes: Any = data.classes
+    for number, (_, test) in enumerate(splits if kind is not None else ()):
+        counts = np.bincount(data.codes(test), minlength=len(classes))
+        if counts.min() < 2:
+            told = (
+                "calibration needs at least two test samples of each class in every fold; split "
+                f"{number} of {name} has {counts.min()} of class {classes.tolist()[np.argmin(counts)]!r}"
+            )
+            if kind != "sigmoid":
+                raise ValueError(
+                    f"{told}. Use fewer folds, give more samples, or drop calibration."
+                )
+            warnings.warn(f"{told}. Probabilities are not calibrated.", stacklevel=3)
+            return None
+    return kind
 
 
 def folds_per_repeat(splits: Splits, n_samples: int) -> int:
@@ -519,50 +528,56 @@ class OutputScorer:
     scoring: Any
     loss: Loss
     classes: np.ndarray | None
+    is_weighted: bool = False
 
     @classmethod
     def of(cls, estimator: Any, scoring: Any, samples: Samples) -> OutputScorer:
         """Scorer of this name or function; a ValueError where it cannot score the samples' task at all."""
         loss, classes = samples.loss, samples.classes
         found = check_scoring(estimator, scoring=_SCORERS.get(scoring, scoring))
-        made = cls(found, scoring, loss, classes)
         task, known = "times to event" if loss.couples_samples else "regression", samples.used
         if classes is not None:
             task = f"classification with {len(classes)} classes"
-            known = np.isin(samples.labels, classes)
-        labels = samples.labels[known]
+        labels, weights = samples.labels[known], samples.weights[known]
+        metric = signature(getattr(found, "_score_func", found)).parameters
+        is_weighted = bool(np.any(weights != weights[0]))
+        if is_weighted and "sample_weight" not in metric:
+            warnings.warn(f"{scoring=} takes no sample_weight: it counts all alike.", stacklevel=3)
+        made = cls(found, scoring, loss, classes, is_weighted and "sample_weight" in metric)
         constant = loss.best_constant(samples.y[known], np.ones(len(labels)))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                made._of_output(np.tile(constant, (len(labels), 1)), labels)
+                made._of_output(np.tile(constant, (len(labels), 1)), labels, None, weights)
         except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"scoring={scoring!r} does not fit {task}: {error}") from error
         return made
 
     def __call__(
-        self, outputs: Sequence[np.ndarray], labels: np.ndarray, probabilities: Any = None
+        self, outputs: Sequence[np.ndarray], labels: Any, chances: Any = None, weights: Any = None
     ) -> np.ndarray:
         """Scores of several models on the same samples, (n_models,).
 
-        `probabilities` of the classes, (n_samples, n_classes), are those of the first in place of its loss's.
+        `chances`, the probabilities of the classes, (n_samples, n_classes), are those of the first in place of
+        its loss's.
         """
-        classes = self.classes
-        if classes is not None and len(classes) == 2 and self.scoring == "roc_auc":
+        classes, is_area = self.classes, self.scoring == "roc_auc" and not self.is_weighted
+        if is_area and classes is not None and len(classes) == 2:
             u = np.stack([decision_values(u, classes) for u in outputs])
             return roc_auc(u, labels == classes[1])
-        if probabilities is not None:
-            return np.array([self._of_output(outputs[0], labels, probabilities)])
-        return np.array([self._of_output(u, labels) for u in outputs])
+        if chances is not None:
+            return np.array([self._of_output(outputs[0], labels, chances, weights)])
+        return np.array([self._of_output(u, labels, None, weights) for u in outputs])
 
-    def of_model(self, model: Any, X: np.ndarray, labels: np.ndarray) -> float:
+    def of_model(self, model: Any, X: np.ndarray, labels: np.ndarray, weights: Any = None) -> float:
         """Score of any fitted estimator."""
-        return float(self.scorer(model, X, labels))
+        given = {"sample_weight": weights} if self.is_weighted else {}
+        return float(self.scorer(model, X, labels, **given))
 
-    def _of_output(self, u: np.ndarray, labels: np.ndarray, probabilities: Any = None) -> float:
+    def _of_output(self, u: np.ndarray, labels: np.ndarray, chances: Any, weights: Any) -> float:
         kind = _KnownRegressor if self.classes is None else _KnownClassifier
-        known = kind(u, self.loss, self.classes, probabilities)
-        return self.of_model(known, np.zeros((len(labels), 1)), labels)
+        known = kind(u, self.loss, self.classes, chances)
+        return self.of_model(known, np.zeros((len(labels), 1)), labels, weights)
 
 
 def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
@@ -575,9 +590,9 @@ def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
     return (ranks - (n_positive + 1) / 2) / (len(is_positive) - n_positive)
 
 
-def score_concordance(model: Any, X: Any, y: Any) -> float:
+def score_concordance(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     """Scorer "concordance": Harrell's, of the risks that a model predicts."""
-    return concordance(y, model.predict(X))
+    return concordance(y, model.predict(X), sample_weight=sample_weight)
 
 
 _SCORERS: dict[Any, Any] = {"concordance": score_concordance}

@@ -5,6 +5,7 @@ Samples are ranked once for all folds. On each training set every method shares 
 BLAS thread each, so that the numbers are the same for any `n_jobs`. :func:`suquan.compare` uses the same parts.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -15,7 +16,7 @@ from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
 from suquan._blocks import is_dask_array
-from suquan.calibration import apply_calibration, check_calibration
+from suquan.calibration import apply_calibration, centre_scores, check_calibration
 from suquan.fitting import Settings, check_method, check_real, decision_values, encode, forget
 from suquan.folds import (
     Candidate,
@@ -25,6 +26,7 @@ from suquan.folds import (
     corrected_error,
     make_splits,
     test_share,
+    usable_calibration,
 )
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
 from suquan.methods import Method, resolve_method
@@ -244,7 +246,8 @@ class SelectionMixin:
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples in the fits.
+            Weights of the samples in the fits, in the calibration, and in the scores of a scorer that takes
+            `sample_weight`. Samples of weight 0 belong to no fold.
         groups : array-like of shape (n_samples,), default=None
             Samples of one group stay together in the folds that None and an integer `cv` stand for, and in
             those of "crossfit"; splitters get them.
@@ -300,8 +303,8 @@ class SelectionMixin:
             self.n_targets,
             self.departures,
         )
-        calibration = own.get("calibration")
-        splits = make_splits(self.cv, data, everyone, int(seed), "cv", for_calibration=calibration)
+        splits = make_splits(self.cv, data, everyone, int(seed), "cv")
+        calibration = usable_calibration(own.get("calibration"), splits, data, "cv")
         data = data.with_knot_grams(settings, candidates, len(splits), self.n_jobs)
         scorer = OutputScorer.of(self, self._scoring(data.classes), data)
         folds = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
@@ -336,6 +339,8 @@ class SelectionMixin:
         # The strengths asked for: a method without smoothness was chosen at 0.
         self.alpha_, self.smoothness_ = chosen.alpha, chosen.smoothness
         self.departure_ = chosen.departure
+        if getattr(self, "calibration_", None) is not None and len(self.classes_) == 2:
+            self._shift_scores()
         return self
 
     def _check_targets(self: Any, settings: Settings, given: dict[str, Any], samples: Any) -> None:
@@ -400,7 +405,7 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
         Weights of the squared differences of f: given ones, or the number of values, 0 and the others spread
         over 10⁻⁵ p … 10⁻² p.
     cv : int, splitter or iterable of splits, default=None
-        None: 3 stratified folds, 5 times.
+        None: 3 stratified folds, 5 times; an integer: that many, once. Both are shuffled by `random_state`.
     crossfit_cv : int or splitter, default=5
         Folds inside "crossfit".
     scoring : str or callable, default=None
@@ -426,8 +431,9 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
         near the prevalence. A curve is fitted to the out-of-fold scores of the chosen setting, weighted as in
         the fit (a sample tested R times with 1/R of its weight each time), less what the classes of each
         fold's training samples alone make of them: see :func:`suquan.calibration.fit_calibration`.
-        "isotonic" is for two classes; more have one temperature. :meth:`decision_function` is not changed.
-        None: the probabilities of the loss.
+        "isotonic" is for two classes; more have one temperature. The scores of two classes are shifted, so that
+        0 is where the probability passes ½. None: the probabilities of the loss; "sigmoid" becomes None with a
+        warning where a fold tests fewer than two samples of a class.
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, class_weight, loss, tol, max_iter
         As in :class:`SuquanClassifier`; "balanced" counts the classes of each fold's training samples.
     feature_scaling : {"none", "std"}, default="none"
@@ -457,14 +463,15 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
         "std_test_score", "rank_test_score") and out-of-fold loss of the scores as they are
         ("mean_test_log_loss"), which decides where scores tie.
     out_of_fold_scores_ : ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
-        Scores that the chosen setting gave to test samples, fold after fold.
+        Scores that the chosen setting gave to test samples, fold after fold, shifted as those of the model.
     out_of_fold_samples_ : ndarray of shape (n_rows,), int
         Which training samples these are; repeated folds have a sample several times.
     calibration_ : dict or None
         What was fitted to them: "kind", with "slope" and "intercept" of "sigmoid", "scores" and
         "probabilities" of "isotonic", "temperature" of more than two classes.
     best_estimator_ : SuquanClassifier
-        The model fitted to all samples; its attributes are also this estimator's. It is not calibrated.
+        The model fitted to all samples; its attributes are also this estimator's, but for the shift of
+        `intercept_`. It is not calibrated.
 
     Examples
     --------
@@ -517,6 +524,22 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
             return super()._probabilities_at(u)
         return apply_calibration(calibration, decision_values(u, self.classes_))
 
+    def _shift_scores(self) -> None:
+        """Shift the scores of two classes so that 0 is where the probability of the second passes ½."""
+        found = centre_scores(self.calibration_)
+        if found is None:
+            only = self.classes_[np.argmax(apply_calibration(self.calibration_, np.zeros(1)))]
+            warnings.warn(
+                f"the calibrated probability never passes 0.5, so that predict gives {only!s} for all samples: "
+                "the cross-validated scores do not separate the classes.",
+                stacklevel=3,
+            )
+            return
+        shift, self.calibration_ = found
+        self.out_of_fold_scores_ -= shift
+        self.intercept_ = self.intercept_.copy()  # that of best_estimator_ stays
+        self.intercept_[-1] -= shift
+
     def _classes_at(self, u: np.ndarray) -> np.ndarray:
         if getattr(self, "calibration_", None) is None:
             return super()._classes_at(u)
@@ -535,7 +558,7 @@ class SuquanRegressorCV(SelectionMixin, SuquanRegressor):
     n_jobs, random_state, verbose
         As in :class:`SuquanClassifierCV`.
     cv : int, splitter or iterable of splits, default=None
-        None: 3 shuffled folds, 5 times.
+        None: 3 folds, 5 times; an integer: that many, once. Both are shuffled by `random_state`.
     scoring : str or callable, default=None
         Any scikit-learn scorer; None: R².
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, loss, huber_delta, tol, max_iter

@@ -244,6 +244,23 @@ def cumulative_hazard(
     return hazard
 
 
+def exchange_labels(rng: np.random.Generator, labels: Array, groups: Array) -> Array:
+    """Draw an `order` of the samples so that ``labels[order]`` are permuted with respect to groups.
+
+    Groups whose samples all have one label exchange their labels; inside the other groups labels are shuffled.
+    """
+    label = np.unique(labels, return_inverse=True)[1]
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    is_mixed = np.bincount(group, label != label[first[group]]) > 0
+    giver = np.arange(len(first))
+    giver[~is_mixed] = rng.permutation(giver[~is_mixed])
+    order = first[giver[group]]
+    for mixed in np.flatnonzero(is_mixed):
+        rows = np.flatnonzero(group == mixed)
+        order[rows] = rng.permutation(rows)
+    return order
+
+
 # -- groups of patients -----------------------------------------------------------------------------
 
 
@@ -285,8 +302,8 @@ class RiskGroups:
         0, 1 and 2: the thirds of the risks within the sample's test fold, whose model has not seen it; −1
         where no fold tests it.
     p_value : float
-        Of the trend: events come no earlier in higher groups. Permutations of the groups within folds and
-        strata.
+        Of the trend: events come no earlier in higher thirds. Permutations of the outcomes within folds and
+        strata; samples that belong together and have one outcome stay together.
     n_permutations : int
     """
 
@@ -303,6 +320,7 @@ class RiskGroups:
         risks: Sequence[Array],
         seed: int = 0,
         n_permutations: int = 999,
+        groups: Array | None = None,
     ) -> RiskGroups:
         """Thirds of the risks within each fold, equal risks in their order.
 
@@ -317,6 +335,8 @@ class RiskGroups:
         risks : sequence of arrays
             Their risks.
         seed, n_permutations : int
+        groups : ndarray of shape (n_samples,), default=None
+            Groups of samples that belong together, such as patients; see :func:`exchange_labels`.
         """
         group = np.full(len(outcome), -1)
         for rows, risk in zip(tests, risks, strict=True):
@@ -335,10 +355,12 @@ class RiskGroups:
         cells = [
             rows[all_strata[rows] == stratum] for rows in tests for stratum in np.unique(all_strata)
         ]
-        rng = np.random.default_rng(seed)
+        rng, code = np.random.default_rng(seed), codes(outcome)
+        groups = np.arange(len(outcome)) if groups is None else groups
         trend = sum(group[cell] @ residual[cell] for cell in cells)
-        n_reached = sum(
-            sum(rng.permutation(group[cell]) @ residual[cell] for cell in cells) >= trend - 1e-12
-            for _ in range(n_permutations)
-        )
+        n_reached = 0
+        for _ in range(n_permutations):
+            orders = [cell[exchange_labels(rng, code[cell], groups[cell])] for cell in cells]
+            found = sum(group[a] @ residual[b] for a, b in zip(cells, orders, strict=True))
+            n_reached += found >= trend - 1e-12
         return cls(outcome, group, (1 + n_reached) / (1 + n_permutations), n_permutations)

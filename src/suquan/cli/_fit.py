@@ -14,6 +14,7 @@ from suquan.cli._inputs import Problem, is_array_file, load_problem, make_splitt
 from suquan.cli._options import Fit, ModelOptions, split_names
 from suquan.cli._output import Output
 from suquan.cox_model import SuquanCoxCV
+from suquan.folds import corrected_error
 from suquan.io import TableError
 from suquan.io.writing import check_destination
 from suquan.linear_model import METHODS
@@ -67,12 +68,14 @@ def run(options: Fit, output: Output) -> None:
     if hasattr(model, "n_targets_"):
         targets = f"targets {model.n_targets_}, "
         output.keep(n_targets=model.n_targets_, duality_gap=model.duality_gap_)
+    departure = f"departure {model.departure_:.3g}"
+    if not model.departure_:
+        departure = f"the learned target was not better: the initial target ({model.init}) is kept"
     output.say(
         f"method {model.method_}, {targets}alpha {model.alpha_:.3g}, smoothness {model.smoothness_:.3g}, "
-        f"departure {model.departure_:.3g}: mean "
-        f"{problem.scoring} {model.best_score_:.4f} over the folds that chose them (too good by the choice; "
-        "`suquan compare` measures without)"
+        f"{departure}"
     )
+    output.say(_score_in_words(model, some, options.cv.n_folds))
     output.say(f"model: {options.output}")
     output.keep(
         method=model.method_,
@@ -93,6 +96,21 @@ def _folds(options: Fit, problem: Problem) -> Any:
     if cohorts is None:
         return make_splitter(options.cv, options.seed, problem)
     return PredefinedSplit(np.unique(cohorts, return_inverse=True)[1])
+
+
+def _score_in_words(model: Any, problem: Problem, n_folds: int) -> str:
+    """Cross-validated score, and whether it lies two standard errors above the score of a guess."""
+    guess, results = 0.0 if problem.scoring == "r2" else 0.5, model.cv_results_
+    scores = [v[model.best_index_] for name, v in results.items() if name.startswith("split")]
+    margin = 2.0 * corrected_error(np.array(scores), 1.0 / (n_folds - 1))
+    name = {"r2": "R²", "concordance": "concordance"}.get(problem.scoring, "AUC")
+    told = f"cross-validated {name} {model.best_score_:.4f}"
+    if problem.cohorts is not None:  # the error is that of random folds
+        margin = 0.0
+    if model.best_score_ - margin > guess:
+        return f"{told} (optimistic: the same folds were used for tuning; see `suquan compare`)"
+    error = f" ± {margin:.4f} (two standard errors)" if margin else ""
+    return f"{told}{error}: no better than guessing ({guess:g})"
 
 
 def _say_cohorts(model: Any, problem: Problem, output: Output) -> None:
@@ -149,6 +167,8 @@ def _fit_all_blocks(model: Any, problem: Problem) -> None:
     best = clone(model.best_estimator_).fit(problem.X, problem.y, groups=problem.groups)
     best.feature_names_in_ = problem.feature_names.astype(object)
     chosen = {"alpha_": model.alpha_, "smoothness_": model.smoothness_, "best_estimator_": best}
+    # The calibration is one of scores that were shifted.
+    chosen["intercept_"] = best.intercept_ + (model.intercept_ - model.best_estimator_.intercept_)
     fitted = {name: value for name, value in vars(best).items() if name.endswith("_")}
     vars(model).update(fitted | chosen)
 
