@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.preprocessing import scale
 
 from benchmarks._table import RESULTS, markdown, write_csv
@@ -45,7 +45,7 @@ def judge(target, seed, n_samples=2000, n_features=50, outer_repeats=2):
         y,
         methods=[*FIXED, "crossfit"],
         outer_cv=RepeatedStratifiedKFold(n_splits=3, n_repeats=outer_repeats, random_state=seed),
-        inner_cv=3,
+        inner_cv=StratifiedKFold(3),
         alphas=4,
         smoothnesses=3,
         random_state=seed,

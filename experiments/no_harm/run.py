@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_limits
 
@@ -170,14 +170,14 @@ def _run_verdict(arguments: dict[str, Any], data: Path | None) -> dict[str, Any]
     outer_cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=seed)
     outer = make_splits(outer_cv, families.data, np.arange(len(y)), seed, "outer")
     fixed = compare(
-        X, y, methods=list(FIXED), outer_cv=outer_cv, inner_cv=3,
+        X, y, methods=list(FIXED), outer_cv=outer_cv, inner_cv=StratifiedKFold(3),
         alphas=4, smoothnesses=3, random_state=seed, progress=False,
     )  # fmt: skip
     best = fixed.folds["score"][fixed.folds["method"] == "best_fixed"]
     return {
         "share": test_share(outer),
         "best_fixed": best.tolist(),
-        "folds": [_judge(families, train, test, 3) for train, test in outer],
+        "folds": [_judge(families, train, test, StratifiedKFold(3)) for train, test in outer],
     }
 
 
