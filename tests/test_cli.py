@@ -30,6 +30,7 @@ from suquan.cli._app import app
 from suquan.cli._interrupts import safe_interrupts
 from suquan.cli._options import Compare, Folds, Options, parse_cv
 from suquan.cli._output import Output, jsonable, safe
+from suquan.comparison import DEFAULT_METHODS
 from suquan.io import Table, open_blocks, read_table, write_blocks, write_table
 from suquan.persistence import read_model
 
@@ -1017,6 +1018,7 @@ def test_compare_writes_tables_figures_model_and_report(data, tmp_path):
     names = {path.name for path in out.iterdir()}
     assert names == {
         "checkpoint",
+        "contrasts.csv",
         "figures",
         "folds.csv",
         "model.suquan",
@@ -1030,17 +1032,23 @@ def test_compare_writes_tables_figures_model_and_report(data, tmp_path):
         "normal",
         "uniform",
         "crossfit",
+        "start",
         "best_fixed",
     ]
-    assert len(read_csv(out / "folds.csv")) == 8
+    assert told["contrasts"]["other"] == ["start", "best_fixed"]
+    assert len(read_csv(out / "folds.csv")) == 10
     page = (out / "report.html").read_text()
     assert told["verdict"].partition(":")[0] in page
     assert "suquan compare" in page
+    # Classes carry the names of the label file, not the numbers that stand for them.
+    low, high = told["data"]["class_names"]
+    assert f"speak for class {high}, negative ones for {low}" in page
+    assert f"a sample of class {high} gets a higher score than one of class {low}:" in page
     assert suquan.load_model(out / "model.suquan").n_features_in_ == 12
     # The command in the report makes the same numbers again, from the checkpoint.
     before = (out / "folds.csv").read_text()
     again = succeed("compare", data / "table.csv", *labels, "--out", out, *COMPARE)
-    assert "continuing: 6 of 6 parts were done already" not in again.stdout
+    assert "continuing: 8 of 8 parts were done already" not in again.stdout
     assert told["verdict"] in again.stdout
     assert (out / "folds.csv").read_text() == before
     message = fail(
@@ -1064,17 +1072,17 @@ def test_compare_does_regression_and_several_classes(data, tmp_path):
         assert told["scoring"] == scoring
 
 
-def test_compare_takes_all_methods_that_can_do_the_task():
-    from suquan.cli._compare import default_methods
-    from suquan.cli._inputs import Problem
-
-    def methods(*names):
-        return default_methods(Problem(np.eye(2), np.arange(2), None, list(names), {}))
-
-    assert "svd" in methods("a", "b")
-    assert "svd" not in methods("a", "b", "c")
-    assert "svd" not in methods()
-    assert not {"matrix", "multi"} & set(methods("a", "b"))
+def test_compare_takes_the_default_methods_and_forests_by_name(data, tmp_path):
+    labels = ["--labels", data / "labels.csv", "--label", "relapse", *COMPARE[:-2]]
+    printed = succeed("compare", data / "table.csv", *labels, "--out", tmp_path / "all").stdout
+    named = {row["method"] for row in read_csv(tmp_path / "all" / "summary.csv")}
+    assert named == {*DEFAULT_METHODS, "start", "best_fixed"}
+    assert "comparing 8 methods on 2x1 outer folds: 16 parts" in printed
+    few = ["--methods", "forest,forest_raw", "--out", tmp_path / "few"]
+    succeed("compare", data / "table.csv", *labels, *few)
+    named = {row["method"] for row in read_csv(tmp_path / "few" / "summary.csv")}
+    assert named == {"forest", "forest_raw"}
+    assert "extra trees on the values" in (tmp_path / "few" / "report.html").read_text()
 
 
 def test_compare_without_crossfit_keeps_the_best_learned_model(data, tmp_path):

@@ -116,13 +116,13 @@ def test_cohorts_have_no_verdict_but_differences(left_out):
     assert left_out.contrast is None
     assert left_out.verdict.startswith("No verdict: each cohort is tested once")
     learned = table["difference"][table["method"] == "crossfit"]
-    scores = {m: table["score"][table["method"] == m] for m in ("crossfit", "best_fixed")}
-    assert_allclose(learned, scores["crossfit"] - scores["best_fixed"])
+    scores = {m: table["score"][table["method"] == m] for m in ("crossfit", "start")}
+    assert_allclose(learned, scores["crossfit"] - scores["start"])
     assert f"north {learned[0]:+.4f}, south {learned[1]:+.4f}" in left_out.verdict
     assert np.all(np.isnan(left_out.tests["p_t"]))
     assert np.all(np.isnan(left_out.tests["p_wilcoxon"]))
     assert np.all(np.isinf(left_out.tests["low"]))
-    assert table["n_samples"].tolist() == [30] * 12
+    assert table["n_samples"].tolist() == [30] * 15
 
 
 @pytest.mark.parametrize("task", ["classes", "values"])
@@ -271,7 +271,7 @@ def test_compare_leaves_cohorts_out(files):
     assert "3 cohorts, each left out once" in result.output
     assert "No verdict: each cohort" in result.output
     rows = read_csv(files / "out" / "cohorts.csv")
-    assert [row["cohort"] for row in rows] == np.repeat(["north", "south", "west"], 3).tolist()
+    assert [row["cohort"] for row in rows] == np.repeat(["north", "south", "west"], 4).tolist()
     assert "Cohorts" in (files / "out" / "report.html").read_text(encoding="utf-8")
 
 

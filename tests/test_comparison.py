@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,17 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score, fbeta_score, log_loss, make_scorer, precision_score
+from sklearn.metrics import (
+    f1_score,
+    fbeta_score,
+    log_loss,
+    make_scorer,
+    precision_score,
+    r2_score,
+    roc_auc_score,
+)
 from sklearn.model_selection import GroupKFold, KFold, RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,8 +36,8 @@ from suquan._comparison_tables import verdict_of
 from suquan._progress import Progress
 from suquan._tasks import Outcome
 from suquan.comparison import DEFAULT_METHODS
-from suquan.datasets import make_corrupted_classification
-from suquan.statistics import Difference, corrected_difference, holm
+from suquan.datasets import make_corrupted_classification, make_corrupted_survival
+from suquan.statistics import corrected_difference, holm, holm_differences
 from suquan.survival import as_outcome
 
 SETTINGS = {
@@ -96,14 +106,16 @@ def test_missing_values_of_test_samples_count_as_their_training_means(name, n_fe
 
 
 def test_every_method_has_one_row_per_fold(result):
-    names = [*DEFAULT_METHODS, "best_fixed"]
+    names = [*DEFAULT_METHODS, "start", "best_fixed"]
+    assert DEFAULT_METHODS[:5] == ("raw", "median", "uniform", "normal", "crossfit")
     assert result.summary["method"].tolist() == names
     assert {len(column) for column in result.folds.values()} == {3 * len(names)}
     for name in names:
         np.testing.assert_array_equal(column(result, name, "fold"), [0, 1, 2])
         np.testing.assert_array_equal(column(result, name, "repeat"), [0, 0, 0])
-        assert set(column(result, name, "alpha")) <= {0.05, 0.5}
-    assert np.all(column(result, "joint", "rounds") >= 1)
+        if not name.startswith("forest"):
+            assert set(column(result, name, "alpha")) <= {0.05, 0.5}
+    assert np.all(column(result, "start", "rounds") == 0)
 
 
 def test_summary_and_tests_are_those_of_numpy_and_scipy(result):
@@ -119,7 +131,7 @@ def test_summary_and_tests_are_those_of_numpy_and_scipy(result):
         expected = corrected_difference(d, 0.5)
         assert tests["difference"][k] == pytest.approx(expected.mean)
         assert (tests["low"][k], tests["high"][k]) == pytest.approx((expected.low, expected.high))
-        assert tests["p_t"][k] == pytest.approx(expected.p_value)
+        assert tests["p_t"][k] == pytest.approx(expected.p_value, nan_ok=True)
         if np.any(d):
             p = stats.wilcoxon(d, alternative="greater").pvalue
             assert tests["p_wilcoxon"][k] == pytest.approx(p)
@@ -128,20 +140,30 @@ def test_summary_and_tests_are_those_of_numpy_and_scipy(result):
     np.testing.assert_allclose(tests["p_t_holm"][once], holm(tests["p_t"][once]))
 
 
-def test_contrast_is_crossfit_against_best_fixed(result):
-    d = column(result, "crossfit", "score") - column(result, "best_fixed", "score")
-    assert result.contrast == pytest.approx(corrected_difference(d, 0.5))
-    assert f"{d.mean():+.4f}" in result.verdict
+def test_contrasts_are_crossfit_against_its_start_and_best_fixed_and_others_against_crossfit(
+    result,
+):
+    scores = {name: column(result, name, "score") for name in result.summary["method"]}
+    first, second = (corrected_difference(scores["crossfit"] - scores[name], 0.5)
+                     for name in ("start", "best_fixed"))  # fmt: skip
+    assert result.contrast == pytest.approx(first, nan_ok=True)
+    others = [scores[name] - scores["crossfit"] for name in ("forest", "forest_raw")]
+    rows = [first, second, *holm_differences(others, 0.5)]
+    names = ("difference", "low", "high", "t", "p")
+    np.testing.assert_allclose(np.transpose([result.contrasts[name] for name in names]), rows)
+    assert result.contrasts["method"].tolist() == ["crossfit", "crossfit", "forest", "forest_raw"]
+    assert result.contrasts["other"].tolist() == ["start", "best_fixed", "crossfit", "crossfit"]
+    assert f"{second.mean:+.4f}" in result.verdict
 
 
-def test_best_fixed_is_the_target_with_the_best_inner_score_of_each_fold(tmp_path):
+def test_best_fixed_has_the_best_inner_score_of_raw_start_and_the_fixed_targets(tmp_path):
     X, y = make_problem()
-    fixed = ["median", "normal", "uniform", "cauchy"]
-    result = compare(X, y, methods=["raw", *fixed], checkpoint=tmp_path, **SETTINGS)
+    methods = ["raw", "median", "normal", "start"]
+    result = compare(X, y, methods=[*methods, "crossfit"], checkpoint=tmp_path, **SETTINGS)
     store = _tasks.Store(tmp_path)
     for k in range(3):
-        outcomes = {name: store.load((name, k)) for name in fixed}
-        best = max(fixed, key=lambda name: outcomes[name].inner_score)
+        outcomes = {name: store.load((name, k)) for name in methods}
+        best = max(methods, key=lambda name: outcomes[name].inner_score)
         assert column(result, "best_fixed", "score")[k] == outcomes[best].score
         assert column(result, "best_fixed", "alpha")[k] == outcomes[best].alpha
 
@@ -150,8 +172,10 @@ def test_targets_of_the_folds_make_a_band(result):
     low, middle, high = result.target_band()
     assert np.all(low <= middle)
     assert np.all(middle <= high)
-    assert set(result.targets) == {"svd", "f0", "bnd", "spav", "joint", "crossfit"}
-    assert result.targets["joint"].shape == (3, 10)
+    assert set(result.targets) == {"crossfit"}
+    assert result.targets["crossfit"].shape == (3, 10)
+    uniform = (np.arange(10) - 4.5) / np.sqrt(np.mean((np.arange(10) - 4.5) ** 2))
+    np.testing.assert_allclose(result.initial_target, uniform)
 
 
 # -- the verdict -------------------------------------------------------------------------------------
@@ -159,26 +183,140 @@ def test_targets_of_the_folds_make_a_band(result):
 
 @pytest.mark.parametrize(
     ("low", "high", "says"),
-    [(0.01, 0.03, "helps"), (-0.03, -0.01, "hurts"), (-0.01, 0.03, "makes no difference that")],
+    [
+        (0.01, 0.03, "Learning the target helps: roc_auc"),
+        (-0.03, -0.01, "Learning the target hurts: roc_auc"),
+        (-0.01, 0.03, "No detectable benefit of learning the target: roc_auc"),
+    ],
 )
-def test_verdict_is_one_sentence_with_the_difference_and_its_interval(low, high, says):
-    sentence = verdict_of(Difference((low + high) / 2, low, high, 1.0, 0.5), "roc_auc", 15)
-    assert sentence.startswith(f"Learning the target {says}")
+def test_verdict_names_the_difference_its_interval_and_the_folds_that_learned(low, high, says):
+    rows = [((low + high) / 2, low, high, 1.0, 0.5), (-0.2, -0.3, -0.1, 1.0, 0.01)]
+    told = verdict_of(make_contrasts(*rows), "roc_auc", 15, 7)
+    assert told.startswith(says)
     for number in (low, high, (low + high) / 2):
-        assert f"{number:+.4f}" in sentence
+        assert f"{number:+.4f}" in told
+    assert "left in 7 of 15 outer folds" in told
+    assert "worse than the best alternative inside each fold: -0.2000" in told
+    assert "Better than" not in told
 
 
-@pytest.mark.parametrize("methods", [["normal", "joint"], ["raw", "crossfit"]])
-def test_there_is_no_verdict_without_both_sides_of_the_contrast(methods):
+def test_verdict_names_other_methods_that_are_better_than_the_learned_target():
+    none, up = (0.0, -0.1, 0.1, 0.0, 1.0), (0.3, 0.1, 0.5, 3.0, 0.01)
+    told = verdict_of(make_contrasts(none, none, up, none), "roc_auc", 15, 7)
+    assert told.endswith(
+        "Better than the learned target, intervals adjusted: 'other 2' +0.3000 (95% interval +0.1000 to "
+        "+0.5000)."
+    )
+
+
+def make_contrasts(*rows):
+    names = ["crossfit", "crossfit", *(f"other {k}" for k in range(2, len(rows)))]
+    keys = ("difference", "low", "high", "t", "p")
+    columns = dict(zip(keys, np.transpose(rows), strict=True))
+    return {"method": np.array(names), "other": np.array(names[::-1]), **columns}
+
+
+@pytest.mark.parametrize("methods", [["normal", "raw"], ["joint", "spav"], ["svd"]])
+def test_there_is_no_verdict_without_one_method_that_learns_from_a_start(methods):
     result = compare(*make_problem(), methods=methods, **SETTINGS)
     assert result.contrast is None
+    assert result.contrasts == {}
     assert result.verdict.startswith("No verdict")
+    assert "start" not in result.summary["method"]
 
 
 def test_one_outer_fold_gives_no_verdict():
-    sentence = verdict_of(corrected_difference(np.array([0.02]), 0.5), "roc_auc", 1)
+    contrasts = make_contrasts(*[corrected_difference(np.array([0.02]), 0.5)] * 2)
+    sentence = verdict_of(contrasts, "roc_auc", 1, 1)
     assert sentence.startswith("No verdict: one outer fold")
     assert "+0.0200" in sentence
+
+
+def test_learning_that_is_switched_off_is_not_said_to_help():
+    X, y = make_corrupted_classification(
+        300, 20, target="uniform", corrupted="normal", random_state=0
+    )
+    methods = ["normal", "exponential", "crossfit"]
+    result = compare(X, y, methods=methods, departures=[0], **{**SETTINGS, "outer_cv": 3})
+    assert result.contrast[:3] == (0.0, 0.0, 0.0)
+    assert np.isnan(result.contrast.p_value)
+    assert result.verdict.startswith("Nothing was learned: the initial target was kept in all 3")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_knots": 7, "selection": "one_se"},
+        {"n_features": 90, "n_knots": 7},  # by blocks of knots
+        {"init": "median", "calibration": None},
+        {"methods": ["joint"], "departures": [0, 1]},
+        {"task": "regression"},
+    ],
+)
+def test_start_equals_the_learned_method_wherever_nothing_is_learned(settings):
+    task, p = settings.pop("task", "binary"), settings.pop("n_features", 10)
+    folds, methods = KFold(6, shuffle=True, random_state=0), settings.pop("methods", ["crossfit"])
+    kept = 0
+    for seed in range(2):
+        X, y = make_problem(90, p, task, seed)
+        given = {**SETTINGS, "outer_cv": folds, "min_gain": 1.0, **settings}
+        result = compare(X, y, methods=methods, **given)
+        same = column(result, methods[0], "rounds") == 0
+        kept += same.sum()
+        for name in ("score", "alpha", "log_loss", "brier"):
+            if name in result.folds:
+                learned, start = (column(result, m, name) for m in (methods[0], "start"))
+                np.testing.assert_array_equal(learned[same], start[same])
+        assert f"left in {6 - same.sum()} of 6 outer folds" in result.verdict or same.all()
+    assert kept > 0
+
+
+# -- forests -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_forests_are_extra_trees_on_uniform_ranks_and_on_the_values(task):
+    X, y = make_problem(task=task)
+    X[3, :2] = np.nan
+    folds = StratifiedKFold(3) if task == "binary" else KFold(3)
+    given = {**SETTINGS, "outer_cv": folds, "missing": "ignore"}
+    result = compare(X, y, methods=["forest", "forest_raw"], **given)
+    kind = ExtraTreesClassifier if task == "binary" else ExtraTreesRegressor
+    ranks = np.nan_to_num(quantile_normalize(X, "uniform", missing="ignore") - 0.5)
+    for name, values in (("forest", ranks), ("forest_raw", X)):
+        for k, (train, test) in enumerate(folds.split(X, y)):
+            model = kind(300, min_samples_leaf=2, random_state=0).fit(values[train], y[train])
+            if task == "binary":
+                p = model.predict_proba(values[test])[:, 1]
+                expected = roc_auc_score(y[test], p)
+                assert column(result, name, "log_loss")[k] == pytest.approx(
+                    log_loss(y[test], np.clip(p, 1e-15, 1)), rel=0.2
+                )
+            else:
+                expected = r2_score(y[test], model.predict(values[test]))
+            assert column(result, name, "score")[k] == pytest.approx(expected, abs=0.03)
+
+
+def test_a_forest_on_ranks_does_not_see_how_a_sample_was_measured():
+    X, y = make_problem()
+    powers = np.random.default_rng(0).uniform(0.5, 3.0, (60, 1))
+    plain, curved = (
+        compare(values, y, methods=["forest", "forest_raw"], **SETTINGS)
+        for values in (X, X**powers)
+    )
+    np.testing.assert_array_equal(*(column(r, "forest", "score") for r in (plain, curved)))
+    assert np.any(column(plain, "forest_raw", "score") != column(curved, "forest_raw", "score"))
+
+
+def test_times_to_event_have_no_forests():
+    X, y = make_corrupted_survival(60, 8, random_state=0)
+    settings = {**SETTINGS, "outer_cv": 2}
+    result = compare(X, y, **settings)
+    assert result.scoring == "concordance"
+    assert not any(name.startswith("forest") for name in result.summary["method"])
+    with pytest.raises(ValueError, match="for classes and values, not for times"):
+        compare(X, y, methods=["forest"], **settings)
 
 
 def test_permutations_never_change_the_verdict():
@@ -304,7 +442,7 @@ def test_nothing_of_a_test_fold_reaches_any_choice(tmp_path):
         first, second = (
             _tasks.Store(tmp_path / side).load((name, 0)) for side in ("before", "after")
         )
-        assert first.inner_score == pytest.approx(second.inner_score, abs=1e-12)
+        assert first.inner_score == pytest.approx(second.inner_score, abs=1e-12, nan_ok=True)
     assert np.any(before.folds["score"] != after.folds["score"])
 
 
@@ -404,9 +542,9 @@ def test_checkpoint_continues_after_an_interruption_without_computing_twice(tmp_
     with monkeypatch.context() as patch:
         done = count_runs(patch)
         assert_same(expected, compare(X, y, methods=FEW, checkpoint=tmp_path, **SETTINGS))
-        assert len(done) == 9 - 4
+        assert len(done) == 12 - 4  # with "start"
         assert_same(expected, compare(X, y, methods=FEW, checkpoint=tmp_path, **SETTINGS))
-        assert len(done) == 9 - 4
+        assert len(done) == 12 - 4
 
 
 def test_checkpoint_of_other_data_or_settings_is_refused(tmp_path):
@@ -542,6 +680,17 @@ def test_worker_that_dies_is_reported_and_its_fold_retried_once(tmp_path, capsys
     assert np.all(np.isfinite(column(result, "mine", "score")))
 
 
+def test_a_comparison_prints_its_verdict_and_summary(result):
+    head, empty, _, *lines = str(result).splitlines()
+    assert (head, empty) == (result.verdict, "")
+    best = result.summary["method"][result.summary["rank"] == 1][0]
+    assert lines[0].split()[:2] == [best, f"{result.summary['mean'].max():.4f}"]
+    assert len(lines) == len(result.summary["method"])
+    page = replace(result, verdict="<b>")._repr_html_()
+    assert "&lt;b&gt;" in page
+    assert lines[-1] in page
+
+
 def test_progress_is_plain_lines_on_stderr_or_nothing(capsys, tmp_path):
     X, y = make_problem()
     assert not sys.stderr.isatty()
@@ -625,10 +774,10 @@ def test_ctrl_c_leaves_a_valid_checkpoint_and_no_process(tmp_path, everyone):
     wait_until(lambda: not living(process.pid), seconds=20)
     assert not list(checkpoint.glob(".writing-*"))
     done = len(list(checkpoint.glob("*.npz")))
-    assert 2 <= done < 10
+    assert 2 <= done < 15
     X, y = make_corrupted_classification(**DRAWN)
     compare(X, y, **SAME, checkpoint=checkpoint)  # it would refuse a checkpoint of other work
-    assert len(list(checkpoint.glob("*.npz"))) == 10
+    assert len(list(checkpoint.glob("*.npz"))) == 15
 
 
 # -- output ------------------------------------------------------------------------------------------
@@ -636,7 +785,7 @@ def test_ctrl_c_leaves_a_valid_checkpoint_and_no_process(tmp_path, everyone):
 
 def test_tables_are_written_and_become_data_frames(result, tmp_path):
     paths = result.to_csv(tmp_path / "new")
-    names = ["folds.csv", "reliability.csv", "summary.csv", "tests.csv"]
+    names = ["contrasts.csv", "folds.csv", "reliability.csv", "summary.csv", "tests.csv"]
     assert sorted(path.name for path in paths) == names
     with open(tmp_path / "new" / "summary.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -674,10 +823,15 @@ def test_plot_draws_the_scores_and_the_targets(result):
         ({"methods": [("joint", LogisticRegression())]}, "'joint' is the name of a built-in"),
         ({"alphas": [0.0]}, "alphas must be positive"),
         ({"smoothnesses": [-1.0]}, "smoothnesses must be non-negative"),
-        ({"outer_cv": 50}, "n_splits=50"),
+        ({"outer_cv": 50}, "class 0 has 29 samples, fewer than the 50 outer folds"),
+        ({"methods": np.array(["normal"] * 2)}, r"repeated: \['normal'\]"),
+        ({"methods": ["normal", "start"]}, "'start' is a learned method with nothing learned"),
+        ({"methods": [("forest", LogisticRegression())]}, "'forest' is the name of a built-in"),
         ({"outer_cv": KFold(6)}, "split 0 of outer_cv has no test sample of class"),
         ({"inner_cv": [(np.arange(5), np.arange(5, 9))]}, "inner_cv splits every outer"),
-        ({"scoring": "magic"}, "scoring"),
+        ({"scoring": "magic"}, "unknown scoring 'magic'; give 'roc_auc' or another name of"),
+        ({"groups": [np.nan] * 60}, "groups is missing for 60 of 60 samples, first for sample 0"),
+        ({"groups": [1, 2]}, "groups must hold one value for each of 60 samples"),
     ],
 )
 def test_bad_input_is_refused_with_a_clear_message(other, message):
@@ -685,6 +839,42 @@ def test_bad_input_is_refused_with_a_clear_message(other, message):
     order = np.argsort(y, kind="stable")
     with pytest.raises(ValueError, match=message):
         compare(X[order], y[order], **{**SETTINGS, "methods": ["normal"], **other})
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (
+            ["a", None] * 30,
+            "y is missing for 30 of 60 samples, first for sample 1; give every sample",
+        ),
+        (
+            [0.5, np.nan] * 30,
+            "y is missing for 30 of 60 samples, first for sample 1; give every sample",
+        ),
+        ([0, 1], "y must hold one value for each of 60 samples"),
+        (["rare"] + ["a", "b"] * 29 + ["b"], "class 'rare' has 1 samples, fewer than the 3 outer"),
+    ],
+)
+def test_bad_labels_are_refused_by_name(y, message):
+    with pytest.raises(ValueError, match=message):
+        compare(make_problem()[0], y, methods=["normal"], **{**SETTINGS, "outer_cv": None})
+
+
+@pytest.mark.parametrize(
+    ("y", "scoring"),
+    [
+        (["b", "a"] * 30, "roc_auc"),
+        (["b", "a", "c"] * 20, "roc_auc_ovr"),
+        (np.linspace(0, 1, 60), "r2"),
+    ],
+)
+def test_scoring_is_chosen_by_the_task(y, scoring):
+    X, settings = make_problem()[0], {**SETTINGS, "outer_cv": 3, "methods": ["normal"]}
+    result = compare(X, y, **settings)
+    assert result.scoring == scoring
+    given = compare(X, y, scoring=scoring, **settings)
+    np.testing.assert_array_equal(result.folds["score"], given.folds["score"])
 
 
 @pytest.mark.parametrize("name", ["magic", "method", "alpha", "smoothness"])
@@ -711,5 +901,9 @@ def test_methods_and_scorers_that_do_not_fit_the_task_are_refused():
     with pytest.raises(ValueError, match="method='svd' is for classification"):
         compare(X, y, methods=["normal", "svd"], scoring="r2", **settings)
     for scoring in ("roc_auc", "neg_log_loss"):
-        with pytest.raises(ValueError, match=f"scoring='{scoring}' does not fit regression"):
+        with pytest.raises(
+            ValueError, match=f"scoring='{scoring}' does not fit regression"
+        ) as told:
             compare(X, y, methods=["normal"], scoring=scoring, **settings)
+        assert "_Known" not in str(told.value)
+        assert "such as 'r2'" in str(told.value)

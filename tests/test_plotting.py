@@ -190,12 +190,28 @@ def test_box_spans_the_quartiles_and_whiskers_the_range(result):
     np.testing.assert_allclose([ends.min(), ends.max()], [scores.min(), scores.max()])
 
 
+def test_targets_of_the_folds_and_of_the_model_have_two_names_and_one_style(result):
+    model = SuquanClassifier(random_state=0).fit(*make_problem())
+    folds = TargetQuantileDisplay.from_result(result)
+    final = TargetQuantileDisplay.from_estimator(model, comparison=result)
+    assert folds.line_.get_label() == "crossfit, median of folds"
+    assert final.line_.get_label() == "crossfit, all samples"
+    # Only what was compared is drawn, and the initial target among it is marked in both.
+    assert list(folds.other_lines_) == list(final.other_lines_) == ["normal", "uniform (start)"]
+    for first, second in ((folds.line_, final.line_), (folds.band_, final.band_)):
+        assert first.get_alpha() == second.get_alpha()
+    assert folds.line_.get_color() == final.line_.get_color()
+    assert folds.band_.get_label() == final.band_.get_label() == "range of 3 folds"
+    few = replace(result, summary={"method": np.array(["crossfit", "start"])})
+    assert list(TargetQuantileDisplay.from_result(few).other_lines_) == ["uniform (start)"]
+
+
 def test_scatter_shows_the_folds_of_the_verdict_pair(result):
     display = ComparisonDisplay.from_result(result, "scatter")
-    assert display.methods_ == ["best_fixed", "crossfit"]
+    assert display.methods_ == ["start", "crossfit"]
     points = display.artists_["crossfit"].get_offsets()
     folds = result.folds
-    np.testing.assert_array_equal(points[:, 0], folds["score"][folds["method"] == "best_fixed"])
+    np.testing.assert_array_equal(points[:, 0], folds["score"][folds["method"] == "start"])
     np.testing.assert_array_equal(points[:, 1], folds["score"][folds["method"] == "crossfit"])
     assert display.ax_.get_xlim() == display.ax_.get_ylim()
     other = ComparisonDisplay.from_result(result, "scatter", methods=["bnd", ODD_NAME])
@@ -205,9 +221,9 @@ def test_scatter_shows_the_folds_of_the_verdict_pair(result):
 
 def test_difference_shows_the_intervals_of_the_tests_table(result):
     display = ComparisonDisplay.from_result(result, "difference")
-    assert "best_fixed" not in display.methods_
+    assert "start" not in display.methods_
     tests = result.tests
-    (k,) = np.flatnonzero((tests["method"] == "crossfit") & (tests["other"] == "best_fixed"))
+    (k,) = np.flatnonzero((tests["method"] == "crossfit") & (tests["other"] == "start"))
     point, line = display.artists_["crossfit"]
     assert point.get_offsets()[0, 0] == tests["difference"][k]
     ends = line.get_paths()[0].vertices[:, 0]
@@ -366,7 +382,7 @@ def test_shares_of_a_matrix_are_those_of_its_squared_norm():
 def test_folds_of_several_targets_show_the_largest(result):
     several = replace(result, targets={"multi": result.targets["bnd"]})
     display = TargetQuantileDisplay.from_result(several, "multi")
-    assert display.line_.get_label() == "multi, largest target"
+    assert display.line_.get_label() == "multi, largest…edian of folds"
     model = SuquanClassifier("multi", n_targets=2, n_knots=6).fit(*make_problem())
     display = TargetQuantileDisplay.from_estimator(model, comparison=several)
     assert display.band_.get_label() == "target 1, range of 3 folds"

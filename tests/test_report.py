@@ -171,7 +171,7 @@ def test_table_shows_every_method_with_its_interval(result, tmp_path):
     for k, name in enumerate(summary["method"]):
         assert name in main
         assert f"{summary['mean'][k]:.4f}" in main
-    for k in np.flatnonzero(tests["other"] == "best_fixed"):
+    for k in np.flatnonzero(tests["other"] == "start"):
         assert f"{tests['low'][k]:+.4f} to {tests['high'][k]:+.4f}" in main
     order = [str(name) for name in summary["method"][np.argsort(summary["rank"])]]
     headers = [e["text"] for e in check_page(text).all("th") if e["attributes"]["scope"] == "row"]
@@ -244,10 +244,10 @@ def test_comparison_without_a_contrast_has_no_verdict_but_a_report(tmp_path):
     few = compare(*make_problem(), methods=[("only", DummyClassifier())], **SETTINGS)
     page = check_page(report(tmp_path, few))
     assert "No verdict" in page.one("main")["text"]
-    two = compare(*make_problem(), methods=["raw", "bnd"], **SETTINGS)
+    two = compare(*make_problem(), methods=["raw", "svd"], **SETTINGS)
     main = check_page(report(tmp_path, two)).one("main")["text"]
     assert "No verdict" in main
-    assert "Difference from raw" in main
+    assert "Difference from best_fixed" in main
 
 
 def test_one_fold_alone_has_no_intervals(tmp_path):

@@ -204,7 +204,14 @@ def test_comparison(data):
         X, y, methods=["normal", "multi", "matrix", "joint"], n_targets=2, outer_cv=3, inner_cv=2,
         alphas=3, smoothnesses=2, progress=False,
     )  # fmt: skip
-    assert result.summary["method"].tolist() == ["normal", "multi", "matrix", "joint", "best_fixed"]
+    assert result.summary["method"].tolist() == [
+        "normal",
+        "multi",
+        "matrix",
+        "joint",
+        "start",
+        "best_fixed",
+    ]
     assert np.all(result.summary["mean"] > 0.5)
     assert result.targets["matrix"].shape == (3, 24)
     with pytest.raises(ValueError, match="n_targets is for the method 'multi'"):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from suquan.statistics import corrected_difference, holm, wilcoxon_greater
+from suquan.statistics import corrected_difference, holm, holm_differences, wilcoxon_greater
 
 
 def slow_holm(p_values):
@@ -47,9 +47,29 @@ def test_one_fold_says_nothing_and_equal_differences_say_all():
     assert (alone.mean, alone.low, alone.high) == (0.3, -np.inf, np.inf)
     assert np.isnan(alone.p_value)
     zero = corrected_difference(np.zeros(5), 0.5)
-    assert (zero.mean, zero.low, zero.high, zero.p_value) == (0.0, 0.0, 0.0, 1.0)
+    assert (zero.mean, zero.low, zero.high) == (0.0, 0.0, 0.0)
+    assert np.isnan(zero.p_value)
     equal = corrected_difference(np.full(4, 0.25), 0.5)
     assert (equal.low, equal.high, equal.t, equal.p_value) == (0.25, 0.25, np.inf, 0.0)
+
+
+def test_holm_intervals_exclude_zero_exactly_where_the_adjusted_p_value_is_small():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        differences = [rng.normal(shift, 0.03, 15) for shift in (0.08, 0.045, 0.03, 0.0)]
+        found = holm_differences([*differences, np.zeros(15)], 0.5)
+        single = [corrected_difference(d, 0.5) for d in differences]
+        np.testing.assert_allclose(
+            [one.p_value for one in found], [*slow_holm([one.p_value for one in single]), np.nan]
+        )
+        for one, alone in zip(found, single, strict=False):
+            assert (one.low > 0 or one.high < 0) == (one.p_value < 0.05)
+            assert one.mean == alone.mean
+            assert one.low <= alone.low
+        # The smallest p-value of four has the interval of Bonferroni.
+        first = int(np.argmin([one.p_value for one in single]))
+        strictest = corrected_difference(differences[first], 0.5, 1 - 0.05 / 4)
+        assert (found[first].low, found[first].high) == (strictest.low, strictest.high)
 
 
 def test_holm_gives_the_values_computed_by_hand():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,18 +15,25 @@ import numpy as np
 from suquan._files import replace_file
 from suquan.calibration import MEASURES, measure_probabilities, reliability
 from suquan.model_selection import ranks_of
-from suquan.statistics import Difference, corrected_difference, holm, wilcoxon_greater
+from suquan.statistics import (
+    Difference,
+    corrected_difference,
+    holm,
+    holm_differences,
+    wilcoxon_greater,
+)
 from suquan.survival import RiskGroups
 
-BEST_FIXED = "best_fixed"
-# The contrast of the verdict, fixed in advance.
+# The learned method with nothing learned, and the best alternative inside each outer fold.
+START, BEST_FIXED = "start", "best_fixed"
+# The learned method of the verdict, fixed in advance.
 VERDICT_METHOD = "crossfit"
 Table = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
-    """Result of :func:`compare`; tables are dicts of equal-length arrays.
+    """Result of :func:`compare`; tables are dicts of equal-length arrays. It prints its verdict and summary.
 
     Attributes
     ----------
@@ -40,9 +48,16 @@ class Comparison:
         One row per ordered pair of methods: mean difference, its interval with the corrected resampled
         variance, t, two-sided p; one-sided Wilcoxon p; both Holm-adjusted. Of cohorts the differences alone.
     verdict : str
-        Whether learning the target helps, in one sentence; the differences by cohort where these are left out.
+        Whether learning the target helps (learned − "start"), whether it is the better choice (learned −
+        "best_fixed"), and which other methods are better; the differences by cohort where these are left out.
     contrast : Difference or None
-        The difference behind it.
+        The difference behind the first sentence, the first row of `contrasts`; without p-value where nothing
+        was learned in any fold.
+    contrasts : dict of arrays
+        All differences that the verdict reads, method − other: learned − "start", learned − "best_fixed", and
+        every further method (forests, own estimators, other learned ones) − learned, with its interval
+        and p-value adjusted by Holm over these further methods (see
+        :func:`suquan.statistics.holm_differences`). Columns: method, other, difference, low, high, t, p.
     targets : dict of arrays
         Learned targets of each method over the outer folds, (n_folds, n_features).
     permutations : dict of arrays
@@ -52,9 +67,11 @@ class Comparison:
         see :func:`suquan.calibration.reliability`.
     cohorts : dict of arrays
         Where cohorts are left out, one row per cohort and method: cohort, n_samples, method, score, and its
-        difference from that of "best_fixed".
+        difference from that of "start", or else of "best_fixed".
     risk_groups : RiskGroups or None
         Of times to event: thirds of the risks that "crossfit" gives the test samples of the first repeat.
+    initial_target : ndarray of shape (n_features,) or None
+        Target of "start", the median over the outer folds.
     """
 
     folds: dict[str, np.ndarray]
@@ -68,6 +85,22 @@ class Comparison:
     reliability: dict[str, np.ndarray] = field(default_factory=dict)
     cohorts: dict[str, np.ndarray] = field(default_factory=dict)
     risk_groups: RiskGroups | None = None
+    contrasts: dict[str, np.ndarray] = field(default_factory=dict)
+    initial_target: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        order = np.argsort(self.summary["rank"], kind="stable")
+        names, means, sds = (self.summary[key][order].tolist() for key in ("method", "mean", "std"))
+        width = max(map(len, names))
+        lines = [f"{'method':<{width}}  mean {self.scoring}, sd over folds"]
+        lines += [
+            f"{name:<{width}}  {mean:.4f}  {sd:.4f}"
+            for name, mean, sd in zip(names, means, sds, strict=True)
+        ]
+        return "\n".join([self.verdict, "", *lines])
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="white-space: pre-wrap">{html.escape(repr(self))}</pre>'
 
     def target_band(
         self, method: str = VERDICT_METHOD
@@ -90,7 +123,7 @@ class Comparison:
 
     def _tables(self) -> dict[str, dict[str, np.ndarray]]:
         tables = {"folds": self.folds, "summary": self.summary, "tests": self.tests}
-        others = ("permutations", "reliability", "cohorts")
+        others = ("contrasts", "permutations", "reliability", "cohorts")
         return tables | {name: getattr(self, name) for name in others if getattr(self, name)}
 
     def plot(self, axes: Any = None) -> Any:
@@ -143,9 +176,9 @@ def reliability_table(probabilities: dict[str, list[np.ndarray]], codes: list[np
 def cohort_table(
     cohorts: Sequence[str], n_samples: Sequence[int], scores: dict[str, np.ndarray]
 ) -> Table:
-    """One row per cohort and method: its score there, and the difference from the best fixed target's."""
+    """One row per cohort and method: its score there, and the difference from the reference's."""
     values = np.stack(list(scores.values()), axis=1)
-    reference = scores.get(BEST_FIXED, np.full(len(cohorts), np.nan))
+    reference = scores.get(START, scores.get(BEST_FIXED, np.full(len(cohorts), np.nan)))
     return {
         "cohort": np.repeat(cohorts, len(scores)),
         "n_samples": np.repeat(n_samples, len(scores)),
@@ -206,37 +239,71 @@ def permutation_table(means: np.ndarray, observed: np.ndarray | None) -> Table:
     }
 
 
-def cohort_verdict(scores: dict[str, np.ndarray], cohorts: Sequence[str], scoring: str) -> str:
-    """What stands in place of a verdict where cohorts are left out."""
+def contrasts_table(
+    scores: dict[str, np.ndarray], learned: str, others: Sequence[str], test_share: float
+) -> Table:
+    """Differences that the verdict reads; see :class:`Comparison`."""
+    pairs = [(learned, START), (learned, BEST_FIXED), *((name, learned) for name in others)]
+    gains = [scores[a] - scores[b] for a, b in pairs]
+    found = [corrected_difference(gain, test_share) for gain in gains[:2]]
+    rows = np.array(found + holm_differences(gains[2:], test_share)).T
+    columns = ("method", "other", "difference", "low", "high", "t", "p")
+    return dict(zip(columns, (*np.array(pairs).T, *rows), strict=True))
+
+
+def cohort_verdict(
+    scores: dict[str, np.ndarray], learned: str | None, cohorts: Sequence[str], scoring: str
+) -> str:
+    """Say by cohort what learning the target changes; cohorts have no verdict."""
     text = "No verdict: each cohort is tested once, and the test of the verdict is for random folds"
-    if VERDICT_METHOD not in scores or BEST_FIXED not in scores:
+    if learned is None:
         return f"{text}."
-    gains = scores[VERDICT_METHOD] - scores[BEST_FIXED]
+    gains = scores[learned] - scores[START]
     each = ", ".join(f"{name} {gain:+.4f}" for name, gain in zip(cohorts, gains, strict=True))
-    return f"{text}. {scoring} of the learned target less that of the best fixed one: {each}."
+    return f"{text}. {scoring} of the learned target minus that of the initial target: {each}."
 
 
-def verdict_of(contrast: Difference | None, scoring: str, n_folds: int) -> str:
-    """One plain sentence."""
-    if contrast is None:
+def verdict_of(contrasts: Table, scoring: str, n_folds: int, n_left: int) -> str:
+    """Say whether learning helps, whether it is the better choice, and which other methods are better.
+
+    `n_left` is the number of outer folds in which the initial target was left.
+    """
+    if not contrasts:
         return (
-            f"No verdict: it compares {VERDICT_METHOD!r} with the best fixed target, and methods must name "
-            "both."
+            f"No verdict: methods must name {VERDICT_METHOD!r}, or exactly one method that learns its target "
+            "from an initial one."
         )
+    names, _, *columns = (column.tolist() for column in contrasts.values())
+    first, choice, *others = (Difference(*row) for row in zip(*columns, strict=True))
     if n_folds < 2:
         return (
-            f"No verdict: one outer fold gives no interval; the difference there is {contrast.mean:+.4f}. "
-            "Use at least two."
+            "No verdict: one outer fold gives no interval; the difference from the initial target there is "
+            f"{first.mean:+.4f}. Use at least two."
         )
-    numbers = (
-        f"{scoring} differs by {contrast.mean:+.4f} from the best fixed target's "
-        f"(95% interval {contrast.low:+.4f} to {contrast.high:+.4f}, {n_folds} folds)"
-    )
-    if contrast.low > 0:
-        return f"Learning the target helps: its {numbers}."
-    if contrast.high < 0:
-        return f"Learning the target hurts: its {numbers}."
-    return f"Learning the target makes no difference that these data can show: its {numbers}."
+
+    def told(one: Difference) -> str:
+        return f"{one.mean:+.4f} (95% interval {one.low:+.4f} to {one.high:+.4f})"
+
+    text = f"Nothing was learned: the initial target was kept in all {n_folds} outer folds."
+    if n_left or first.mean:
+        claim = "helps" if first.low > 0 else "hurts"
+        claim = f"Learning the target {claim}"
+        if first.low <= 0 <= first.high:
+            claim = "No detectable benefit of learning the target"
+        text = (
+            f"{claim}: {scoring} {told(first)} compared with the initial target, which was left in {n_left} of "
+            f"{n_folds} outer folds."
+        )
+    claim = "better" if choice.low > 0 else "worse"
+    if choice.low <= 0 <= choice.high:
+        claim = "not detectably better or worse"
+    text += f" The learned target is {claim} than the best alternative inside each fold: {told(choice)}."
+    better = [
+        f"{name!r} {told(one)}" for name, one in zip(names[2:], others, strict=True) if one.low > 0
+    ]
+    if better:
+        text += f" Better than the learned target, intervals adjusted: {', '.join(better)}."
+    return text
 
 
 def write_csv(path: Path, table: Table) -> Path:

@@ -19,16 +19,19 @@ from typing import Any
 import numpy as np
 import sklearn
 from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.utils.multiclass import type_of_target
 from threadpoolctl import threadpool_limits
 
 from suquan._blocks import is_dask_array
 from suquan._comparison_tables import (
     BEST_FIXED,
+    START,
     VERDICT_METHOD,
     Comparison,
     cohort_table,
     cohort_verdict,
+    contrasts_table,
     measures_table,
     permutation_table,
     reliability_table,
@@ -56,6 +59,7 @@ from suquan.folds import (
     OutputScorer,
     RankedData,
     check_groups,
+    default_scoring,
     folds_per_repeat,
     leave_out_splits,
     make_splits,
@@ -71,7 +75,7 @@ from suquan.objective import W_TOL, Splits, make_design
 from suquan.ranking import column_moments, deviations, mean_and_variance, row_names
 from suquan.sample_checks import tell_duplicates, torn_duplicates
 from suquan.solvers.linear import RidgeDesign
-from suquan.statistics import corrected_difference
+from suquan.statistics import Difference
 from suquan.survival import RiskGroups, as_outcome, exchange_labels
 from suquan.target_sets import TargetSet
 from suquan.targets import LEARNED as DATA_TARGETS
@@ -81,9 +85,12 @@ __all__ = ["Comparison", "compare"]
 
 FIXED = ("median", "mean", "normal", "uniform", "exponential", "cauchy")
 LEARNED = tuple(name for name in METHODS if name != "fixed")
-METHOD_NAMES = ("raw", *FIXED, *LEARNED)
-# Those with one target; several ask for many samples and more time.
-DEFAULT_METHODS = tuple(name for name in METHOD_NAMES if name not in ("matrix", "multi"))
+FORESTS = ("forest", "forest_raw")
+METHOD_NAMES = ("raw", *FIXED, *LEARNED, START, *FORESTS)
+# "start" comes with the learned method. Times to event have no forests.
+DEFAULT_METHODS = ("raw", "median", "uniform", "normal", VERDICT_METHOD, *FORESTS)
+# What "best_fixed" chooses from, where it was compared.
+ALTERNATIVES = ("raw", *FIXED, START)
 MAX_DRAWS = 1000  # of one permutation, until each of its folds has all classes
 # Parameters of the estimators that the comparison sets itself.
 _CHOSEN_HERE = {"method", "alpha", "smoothness", "departure", "loss"}
@@ -93,10 +100,10 @@ def compare(
     X: Any,
     y: Any,
     *,
-    methods: Sequence[Any] = DEFAULT_METHODS,
+    methods: Sequence[Any] | None = None,
     outer_cv: Any = None,
     inner_cv: Any = None,
-    scoring: Any = "roc_auc",
+    scoring: Any = None,
     alphas: Any = 7,
     smoothnesses: Any = 5,
     selection: str = "smoothed",
@@ -118,8 +125,10 @@ def compare(
     """Compare methods by nested cross-validation: does learning the target help on these data?
 
     All methods see the same outer folds; inside each, their penalties are chosen by the same inner folds of
-    its training samples alone. The verdict is one contrast that is fixed in advance: "crossfit" against
-    "best_fixed", the fixed target that the inner folds choose in each outer fold.
+    its training samples alone. Two contrasts are fixed in advance. Does learning help? The learned method,
+    "crossfit" or else the only one of `methods`, minus "start", the same method with nothing learned. Is it
+    the better choice? The learned method minus "best_fixed", which takes in each outer fold the best of
+    "raw", the fixed targets and "start" by the inner folds, if they were compared.
 
     Parameters
     ----------
@@ -127,17 +136,21 @@ def compare(
     y : array-like of shape (n_samples,)
         Classes or values; with scoring="concordance", or as a structured array, times to event, as in
         :class:`SuquanCox`.
-    methods : sequence of names, objects or (name, object) pairs
+    methods : sequence of names, objects or (name, object) pairs, default=None
         "raw" (centred and scaled by one mean and one standard deviation of the training samples), the
         fixed targets "median", "mean", "normal", "uniform", "exponential", "cauchy", the learned ones
-        "svd", "f0", "bnd", "spav", "joint", "crossfit" and, not by default, "matrix" and "multi". An object is
-        a :class:`suquan.methods.Method`, a set that follows :class:`suquan.target_sets.TargetSet`, or, with a
-        name, any scikit-learn estimator.
+        "svd", "f0", "bnd", "spav", "joint", "crossfit", "matrix" and "multi", and "start", which is added where
+        a learned method is judged. "forest" and "forest_raw" are extra trees (300, at least 2 samples per
+        leaf; not for times to event) on the samples normalised to the uniform target, and on the values. An
+        object is a :class:`suquan.methods.Method`, a set that follows
+        :class:`suquan.target_sets.TargetSet`, or, with a name, any scikit-learn estimator. None: "raw",
+        "median", "uniform", "normal", "crossfit", and the forests where they can be.
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times; an integer: that many, once. Both are shuffled by `random_state`.
         `inner_cv` must not be a list of splits.
-    scoring : str or callable, default="roc_auc"
-        Any scikit-learn scorer; for times to event "concordance", Harrell's, within strata.
+    scoring : str or callable, default=None
+        Any scikit-learn scorer. None: "roc_auc", "roc_auc_ovr" for more than two classes, "r2" for values, and
+        for times to event "concordance", Harrell's, within strata.
     alphas, smoothnesses, selection, departures, min_gain
         As in :class:`SuquanClassifierCV`.
     calibration : {"sigmoid", "isotonic"} or None, default="sigmoid"
@@ -187,7 +200,7 @@ def compare(
     >>> result = compare(X, y, methods=["normal", "uniform", "crossfit"], outer_cv=3, inner_cv=3,
     ...                  alphas=3, smoothnesses=2, progress=False)
     >>> result.summary["method"].tolist()
-    ['normal', 'uniform', 'crossfit', 'best_fixed']
+    ['normal', 'uniform', 'crossfit', 'start', 'best_fixed']
     """
     if is_dask_array(X):
         raise TypeError(
@@ -195,13 +208,16 @@ def compare(
             "X[::100].compute()."
         )
     check_real("min_gain", min_gain, "[0, ∞)")
-    named = _methods(methods)
     if (
         scoring == "concordance"
         or strata is not None
         or getattr(getattr(y, "dtype", None), "names", None)
     ):
         y = as_outcome(y, strata)
+    elif np.ndim(y) == 2 and np.shape(y)[1] == 1:
+        y = np.ravel(y)
+    y = check_groups("y", y, len(X))
+    named = named_methods(methods, is_times=bool(y.dtype.names))
     estimator = _estimator(y, loss, {**parameters, "random_state": random_state})
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, None)
@@ -215,6 +231,7 @@ def compare(
     else:
         check_calibration(calibration, len(samples.classes))
     data = RankedData.of(settings, samples, groups)
+    scoring = default_scoring(data) if scoring is None else scoring
     cohorts = None if leave_out is None else check_groups("leave_out", leave_out, len(data.y))
     if cohorts is not None and outer_cv is not None:
         raise ValueError("leave_out takes the place of outer_cv; give one of them.")
@@ -223,6 +240,8 @@ def compare(
             "inner_cv splits every outer training set, so that it must be None, an integer or a "
             f"splitter; got {inner_cv!r}."
         )
+    if cohorts is None and data.classes is not None:
+        _check_members(data.labels[data.used], outer_cv)
     p = data.operator.n_features
     if np.iterable(outer_cv):
         outer_cv = list(outer_cv)  # permutations split again
@@ -270,6 +289,17 @@ def _outer_splits(data: RankedData, outer_cv: Any, cohorts: Any, seed: int) -> S
     return make_splits(outer_cv, data, np.arange(len(data.y)), seed, "outer_cv")
 
 
+def _check_members(labels: np.ndarray, outer_cv: Any) -> None:
+    """Raise a ValueError that names a class with fewer members than folds."""
+    names, counts = np.unique(labels, return_counts=True)
+    n_folds = 3 if outer_cv is None else outer_cv
+    if isinstance(n_folds, Integral) and counts.min() < n_folds:
+        raise ValueError(
+            f"class {names.tolist()[np.argmin(counts)]!r} has {counts.min()} samples, fewer than the {n_folds} "
+            "outer folds; give more samples, use fewer folds, or merge classes."
+        )
+
+
 def _estimator(y: Any, loss: Any, parameters: dict[str, Any]) -> Any:
     """Estimator with the parameters that all methods share; its class is that of the task."""
     base: type
@@ -289,14 +319,31 @@ def _estimator(y: Any, loss: Any, parameters: dict[str, Any]) -> Any:
     return base(**{**parameters, "method": "fixed"})
 
 
-def _methods(methods: Sequence[Any]) -> dict[str, Any]:
-    """Methods by name, in order: a row or an estimator; None for raw samples and fixed targets."""
-    found = [_named(method) for method in methods]
-    names = [name for name, _ in found]
+def named_methods(methods: Sequence[Any] | None, *, is_times: bool = False) -> dict[str, Any]:
+    """Methods by name, in order, "start" included: a row or an estimator; None for the others."""
+    if methods is None:
+        methods = [name for name in DEFAULT_METHODS if not (is_times and name in FORESTS)]
+    given = [_named(method) for method in methods]
+    names = [name for name, _ in given]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated or not names:
         raise ValueError(f"give each method once, and at least one; repeated: {repeated}.")
-    return dict(found)
+    if is_times and set(names) & set(FORESTS):
+        raise ValueError("'forest' and 'forest_raw' are for classes and values, not for times.")
+    found = dict(given)
+    if judged_method(found) is not None:
+        found.setdefault(START, None)
+    elif START in found:
+        raise ValueError(
+            f"'start' is a learned method with nothing learned: name {VERDICT_METHOD!r} too."
+        )
+    return found
+
+
+def judged_method(methods: dict[str, Any]) -> str | None:
+    """Name of the verdict's learned method: "crossfit", or else the only one with an initial target."""
+    able = [name for name, row in _learned(methods).items() if row.max_rounds and not row.norm]
+    return VERDICT_METHOD if VERDICT_METHOD in able else able[0] if len(able) == 1 else None
 
 
 def _learned(methods: dict[str, Any]) -> dict[str, Method]:
@@ -305,8 +352,9 @@ def _learned(methods: dict[str, Any]) -> dict[str, Method]:
 
 
 def _named(method: Any) -> tuple[str, Any]:
-    """Name of a method with its row or its estimator; None for raw samples and fixed targets."""
+    """Name of a method with its row or its estimator; None where it has neither."""
     if isinstance(method, str):
+        method = str(method)  # a name from an array
         if method not in METHOD_NAMES:
             known = ", ".join(repr(name) for name in METHOD_NAMES)
             raise ValueError(
@@ -354,6 +402,11 @@ class _Study:
     cohorts: np.ndarray | None = None
     grams: dict[str, np.ndarray] = field(default_factory=dict)
 
+    @property
+    def judged(self) -> str | None:
+        """Name of the learned method of the verdict."""
+        return judged_method(self.methods)
+
     def fingerprint(self) -> str:
         """Digest of the data, of every setting that the numbers depend on, and of versions."""
         data, learned = self.data, _learned(self.methods)
@@ -366,7 +419,7 @@ class _Study:
             {name: (type(e), e.get_params(deep=True)) for name, e in given.items()},
             {name: vars(m) for name, m in learned.items() if name not in METHODS},
             (settings, self.inner_cv, self.selection, self.departures, self.min_gain, self.seed),
-            self.calibration,
+            (self.calibration, self.judged),
             (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
             (__version__, np.__version__, sklearn.__version__, Outcome._fields),
         ]
@@ -380,7 +433,12 @@ class _Study:
             if name.startswith("permutation "):
                 return self._permuted(int(name.split()[1])).run(VERDICT_METHOD, fold)
             method = self.methods[name]
-            if method is None:
+            if name == START:  # same candidates, folds and fits as the learned method's own
+                nothing = replace(self, departures=[0.0])
+                outcome = nothing._run_learned(self.methods[str(self.judged)], train, test)
+            elif name in FORESTS:
+                outcome = self._run_forest(name, train, test)
+            elif method is None:
                 outcome = self._run_fixed(name, train, test)
             elif isinstance(method, Method):
                 outcome = self._run_learned(method, train, test)
@@ -421,10 +479,24 @@ class _Study:
     def _run_given(self, estimator: Any, train: np.ndarray, test: np.ndarray) -> Outcome:
         data = self.data
         model = clone(estimator).fit(data.X[train], data.labels[train])
-        score = self.scorer.of_model(model, data.X[test], data.labels[test])
-        chances = np.empty(0)
-        if data.classes is not None and hasattr(model, "predict_proba"):
-            chances = np.asarray(model.predict_proba(data.X[test]), dtype=np.float64)
+        return self._outcome_of(model, data.X[test], test)
+
+    def _run_forest(self, name: str, train: np.ndarray, test: np.ndarray) -> Outcome:
+        data = self.data
+        train = train[data.used[train]]
+        A, A_test = data.X[train], data.X[test]
+        if name == "forest":
+            A, A_test = self._samples("uniform", train, test)
+        kind = ExtraTreesRegressor if data.classes is None else ExtraTreesClassifier
+        model = kind(300, min_samples_leaf=2, random_state=self.seed)
+        weights = data.weights_in(self.settings, train)
+        return self._outcome_of(model.fit(A, data.labels[train], weights), A_test, test)
+
+    def _outcome_of(self, model: Any, X_test: np.ndarray, test: np.ndarray) -> Outcome:
+        """Score and probabilities of any fitted estimator."""
+        score, chances = self.scorer.of_model(model, X_test, self.data.labels[test]), np.empty(0)
+        if self.data.classes is not None and hasattr(model, "predict_proba"):
+            chances = np.asarray(model.predict_proba(X_test), dtype=np.float64)
         return Outcome(score, np.nan, np.nan, np.nan, 0, 0.0, np.empty(0), chances)
 
     def _run_learned(self, method: Method, train: np.ndarray, test: np.ndarray) -> Outcome:
@@ -439,7 +511,7 @@ class _Study:
         ((f, fit),) = fits = data.fit(settings, [chosen], train)
         outputs = data.outputs(settings, fits, train, test)
         score, chances = self._test(outputs, test, folds, best, inner)
-        inner_score = float(scores.mean(axis=1).max())
+        inner_score = float(scores[best].mean())
         first = np.atleast_2d(f)[0]
         # Targets of different folds can then be compared.
         target = first / np.sqrt(np.mean(first**2))
@@ -576,11 +648,12 @@ class _Study:
 
     def result(self, outcomes: dict[Task, Outcome], n_permutations: int) -> Comparison:
         """Tables and verdict."""
-        names, fixed = list(self.methods), [name for name in self.methods if name in FIXED]
+        names = list(self.methods)
+        alternatives = [name for name in names if name in ALTERNATIVES]
         n_folds = len(self.outer)
-        if fixed:
+        if alternatives:
             for k in range(n_folds):
-                best = max(fixed, key=lambda name: outcomes[name, k].inner_score)
+                best = max(alternatives, key=lambda name: outcomes[name, k].inner_score)
                 outcomes[BEST_FIXED, k] = outcomes[best, k]
             names.append(BEST_FIXED)
 
@@ -601,28 +674,35 @@ class _Study:
         for key in next(iter(measures.values()), ()):
             folds[key] = np.concatenate([table[key] for table in measures.values()])
         scores = {name: over_folds(name, "score") for name in names}
-        share, contrast, cohorts = test_share(self.outer), None, {}
-        verdict = ""
+        share, contrasts, cohorts = test_share(self.outer), {}, {}
+        verdict, judged = "", self.judged
         if self.cohorts is not None:
             tested = [str(self.cohorts[test[0]]) for _, test in self.outer]
             folds["cohort"] = np.tile(tested, len(names))
             cohorts = cohort_table(tested, [len(test) for _, test in self.outer], scores)
-            verdict = cohort_verdict(scores, tested, self.scoring)
-        elif VERDICT_METHOD in scores and BEST_FIXED in scores:
-            contrast = corrected_difference(scores[VERDICT_METHOD] - scores[BEST_FIXED], share)
+            verdict = cohort_verdict(scores, judged, tested, self.scoring)
+        elif judged is not None:
+            known = {judged, BEST_FIXED, *ALTERNATIVES}
+            others = [name for name in names if name not in known]
+            contrasts = contrasts_table(scores, judged, others, share)
+        n_left = 0 if judged is None else int(np.sum(over_folds(judged, "rounds") > 0))
         shuffled = [over_folds(f"permutation {i}", "score").mean() for i in range(n_permutations)]
         return Comparison(
             folds,
             summary_table(scores, measures),
             tests_table(scores, share, of_cohorts=bool(cohorts)),
-            verdict or verdict_of(contrast, self.scoring, n_folds),
-            contrast,
+            verdict or verdict_of(contrasts, self.scoring, n_folds, n_left),
+            Difference(*(float(column[0]) for column in list(contrasts.values())[2:]))
+            if contrasts
+            else None,
             {name: over_folds(name, "target") for name in _learned(self.methods)},
             self.scoring,
             permutation_table(np.array(shuffled), scores.get(VERDICT_METHOD)) if shuffled else {},
             reliable,
             cohorts,
             self._risk_groups(outcomes),
+            contrasts,
+            np.median(over_folds(START, "target"), axis=0) if START in names else None,
         )
 
     def _risk_groups(self, outcomes: dict[Task, Outcome]) -> RiskGroups | None:

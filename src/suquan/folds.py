@@ -5,6 +5,7 @@ Scores are those of any scikit-learn scorer, of outputs that are known already.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import (
     GroupKFold,
     PredefinedSplit,
@@ -322,10 +323,13 @@ def check_groups(name: str, groups: Any, n_samples: int) -> np.ndarray:
     groups = np.asarray(groups)
     if groups.shape != (n_samples,):
         raise ValueError(
-            f"{name} must hold one value for each of {n_samples} samples; got {groups.shape}."
+            f"{name} must hold one value for each of {n_samples} samples; got an array of shape {groups.shape}."
         )
     missing = np.array(
-        [value is None or value != value or value == "" for value in groups.tolist()]
+        [
+            value is None or str(value) == "<NA>" or value != value or value == ""
+            for value in groups.tolist()
+        ]
     )
     if missing.any():
         raise ValueError(
@@ -534,6 +538,11 @@ class OutputScorer:
     def of(cls, estimator: Any, scoring: Any, samples: Samples) -> OutputScorer:
         """Scorer of this name or function; a ValueError where it cannot score the samples' task at all."""
         loss, classes = samples.loss, samples.classes
+        if isinstance(scoring, str) and scoring not in (*_SCORERS, *get_scorer_names()):
+            raise ValueError(
+                f"unknown scoring {scoring!r}; give {default_scoring(samples)!r} or another name of "
+                "sklearn.metrics.get_scorer_names()."
+            )
         found = check_scoring(estimator, scoring=_SCORERS.get(scoring, scoring))
         task, known = "times to event" if loss.couples_samples else "regression", samples.used
         if classes is not None:
@@ -550,7 +559,11 @@ class OutputScorer:
                 warnings.simplefilter("ignore")
                 made._of_output(np.tile(constant, (len(labels), 1)), labels, None, weights)
         except (AttributeError, TypeError, ValueError) as error:
-            raise ValueError(f"scoring={scoring!r} does not fit {task}: {error}") from error
+            why = re.sub(r"_Known\w+", "the model", str(error)).rstrip(".")
+            raise ValueError(
+                f"scoring={scoring!r} does not fit {task}: {why}. Choose another one, such as "
+                f"{default_scoring(samples)!r}."
+            ) from error
         return made
 
     def __call__(
@@ -578,6 +591,15 @@ class OutputScorer:
         kind = _KnownRegressor if self.classes is None else _KnownClassifier
         known = kind(u, self.loss, self.classes, chances)
         return self.of_model(known, np.zeros((len(labels), 1)), labels, weights)
+
+
+def default_scoring(samples: Samples) -> str:
+    """Name of the score that suits the task."""
+    if samples.loss.couples_samples:
+        return "concordance"
+    if samples.classes is None:
+        return "r2"
+    return "roc_auc" if len(samples.classes) == 2 else "roc_auc_ovr"
 
 
 def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Tests on differences of scores over the folds of a repeated cross-validation."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ def corrected_difference(
     Returns
     -------
     Difference
-        `p_value` is two-sided.
+        `p_value` is two-sided; NaN where all differences are 0.
 
     References
     ----------
@@ -58,11 +59,39 @@ def corrected_difference(
     error = corrected_error(differences, test_share)
     if error == 0.0:
         t = float(np.copysign(np.inf, mean)) if mean else 0.0
-        return Difference(mean, mean, mean, t, float(mean == 0.0))
+        return Difference(mean, mean, mean, t, 0.0 if mean else np.nan)
     margin = float(stats.t.ppf(0.5 + 0.5 * level, n_folds - 1)) * error
     t = mean / error
     p_value = 2.0 * float(stats.t.sf(abs(t), n_folds - 1))
     return Difference(mean, mean - margin, mean + margin, t, p_value)
+
+
+def holm_differences(
+    differences: Sequence[np.ndarray], test_share: float, level: float = 0.95
+) -> list[Difference]:
+    """Compute mean differences whose intervals and p-values allow for their number m, by Holm's method.
+
+    In the order of the p-values, interval k = 0, 1, … has the level 1 − (1 − level)/(m − k) while all before it
+    exclude 0; from the first one that holds 0 the level stays. So an interval excludes 0 exactly where the
+    adjusted p-value is below 1 − level.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> both = [np.array([0.10, 0.12, 0.11]), np.array([0.01, -0.02, 0.03])]
+    >>> [bool(one.low > 0) for one in holm_differences(both, test_share=0.5)]
+    [True, False]
+    """
+    p_values = np.array([corrected_difference(d, test_share).p_value for d in differences])
+    adjusted, known = holm(p_values), int(np.sum(~np.isnan(p_values)))
+    n_rejected = int(np.sum(adjusted < 1.0 - level))
+    steps = np.minimum(np.argsort(np.argsort(p_values, kind="stable")), n_rejected)
+    return [
+        corrected_difference(d, test_share, 1.0 - (1.0 - level) / max(known - k, 1))._replace(
+            p_value=p
+        )
+        for d, k, p in zip(differences, steps.tolist(), adjusted.tolist(), strict=True)
+    ]
 
 
 def wilcoxon_greater(differences: np.ndarray) -> float:

@@ -13,7 +13,7 @@ from suquan.cli._fit import check_methods, fit_model, save_fitted
 from suquan.cli._inputs import Problem, load_problem, make_splitter
 from suquan.cli._options import Compare, split_names
 from suquan.cli._output import Output
-from suquan.comparison import DEFAULT_METHODS, METHOD_NAMES, VERDICT_METHOD, Comparison, compare
+from suquan.comparison import METHOD_NAMES, VERDICT_METHOD, Comparison, compare, named_methods
 from suquan.io import TableError
 from suquan.plotting import (
     ComparisonDisplay,
@@ -45,7 +45,7 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
     check_methods(methods, METHOD_NAMES, options.n_targets)
     check_folder(folder)
     problem = load_problem(options, output)
-    methods = methods or default_methods(problem)
+    methods = list(named_methods(methods or None, is_times=problem.is_survival))
     inner = make_splitter(options.inner_cv, seed, problem)
     if problem.cohorts is None:
         outer = make_splitter(options.cv, seed, problem)
@@ -97,6 +97,7 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
     _write_figures(folder / "figures", result, model)
     told: dict[str, Any] = {"estimator": model, "warnings": output.warnings}
     told |= {"feature_names": problem.feature_names.tolist()}
+    told |= {"class_names": problem.class_names or None}
     told |= _for_report(options, methods, problem)
     report = write_report(folder / "report.html", result, **told)
     output.say(result.verdict, strong=True)
@@ -106,6 +107,7 @@ def run(options: Compare, output: Output, *, resumable: bool = True) -> None:
         verdict=result.verdict,
         scoring=result.scoring,
         contrast=None if result.contrast is None else result.contrast._asdict(),
+        contrasts={name: column.tolist() for name, column in result.contrasts.items()},
         summary=summary,
         folder=str(folder),
         model=str(folder / "model.suquan"),
@@ -140,12 +142,6 @@ def check_folder(folder: Path) -> None:
     """Refuse a file of that name."""
     if folder.exists() and not folder.is_dir():
         raise TableError(f"{folder} is a file; give a folder")
-
-
-def default_methods(problem: Problem) -> list[str]:
-    """All methods with one target that can do the task; "svd" is for two classes alone."""
-    two = len(problem.class_names) == 2
-    return [name for name in DEFAULT_METHODS if two or name != "svd"]
 
 
 def method_of_model(result: Comparison) -> str:

@@ -477,7 +477,7 @@ class Compare(ModelOptions):
     methods: str | None = opt(
         None,
         "raw, median, mean, normal, uniform, exponential, cauchy, svd, f0, bnd, spav, joint, crossfit, matrix, "
-        "multi; all but the last two if not given.",
+        "multi, start, forest, forest_raw; else raw, median, uniform, normal, crossfit and the forests.",
         "NAME[,NAME]",
     )
     inner_cv: Any = opt(Folds(3, 5), "The same for choosing the penalties.", "FxR", parser=parse_cv)

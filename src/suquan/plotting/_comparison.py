@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from suquan.comparison import BEST_FIXED, FIXED, LEARNED, VERDICT_METHOD, Comparison
+from suquan.comparison import BEST_FIXED, FIXED, LEARNED, START, VERDICT_METHOD, Comparison
 from suquan.plotting._axes import COLORS, finish, label, limits, make_axes, vector
 from suquan.plotting._targets import TargetQuantileDisplay
 from suquan.ranking import check_choice
@@ -90,10 +90,10 @@ class ComparisonDisplay:
             and their mean. "scatter": the folds of one method against those of another. "difference":
             mean difference of each method from `reference`, with its interval.
         methods : sequence of str, default=None
-            Methods to draw; None: all, and for "scatter" ("best_fixed", "crossfit") where both are there,
+            Methods to draw; None: all, and for "scatter" ("start", "crossfit") where both are there,
             else the first two. For "scatter" the first goes to the x axis.
         reference : str, default=None
-            For "difference"; None: "best_fixed" where it is there, else the first method.
+            For "difference"; None: "start" where it is there, else "best_fixed", else the first method.
         ax : matplotlib Axes, default=None
 
         Returns
@@ -119,7 +119,7 @@ class ComparisonDisplay:
                 raise ValueError("methods must name at least one method; got none.")
         names = list(self.scores) if methods is None else [str(name) for name in methods]
         if kind == "scatter":
-            both = [BEST_FIXED, VERDICT_METHOD]
+            both = [START, VERDICT_METHOD]
             if methods is None:
                 names = both if set(both) <= set(names) else names[:2]
             if len(names) != 2:
@@ -240,7 +240,7 @@ def kind_of(method: str) -> str:
     """Whether a method of a comparison has a learned target, a fixed one, or neither."""
     if method in LEARNED:
         return "learned"
-    return "fixed" if method in FIXED or method == BEST_FIXED else "other"
+    return "fixed" if method in (*FIXED, START, BEST_FIXED) else "other"
 
 
 def color_of(method: str) -> str:
@@ -257,7 +257,7 @@ def scores_of(comparison: Comparison) -> dict[str, np.ndarray]:
 def reference_of(comparison: Comparison) -> str:
     """The method that the others are compared with, known before any score is seen."""
     names = [str(name) for name in comparison.summary["method"]]
-    return BEST_FIXED if BEST_FIXED in names else names[0]
+    return next((name for name in (START, BEST_FIXED) if name in names), names[0])
 
 
 def differences_from(comparison: Comparison, reference: str) -> dict[str, Difference]:

@@ -26,6 +26,8 @@ SHOWN_TARGETS = ("normal", "uniform", "exponential")
 STYLES = ("--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)))
 # Enough places of a long target to draw it, and those at its ends, where it is steep.
 _N_PLACES, _N_AT_ENDS = 500, 30
+# Root mean square distance below which a target read at knots is the named one.
+_SAME = 0.01
 
 
 class TargetQuantileDisplay:
@@ -114,7 +116,7 @@ class TargetQuantileDisplay:
         estimator: Any,
         *,
         comparison: Comparison | None = None,
-        fixed: Sequence[str] = SHOWN_TARGETS,
+        fixed: Sequence[str] | None = None,
         ax: Any = None,
     ) -> Self:
         """Draw the target of a fitted estimator; several with their shares of the norm.
@@ -126,8 +128,9 @@ class TargetQuantileDisplay:
             any `init` but "median" and "mean".
         comparison : Comparison, default=None
             Where it has learned targets of the same method and features, they make the band.
-        fixed : sequence of str, default=("normal", "uniform", "exponential")
-            Named targets to draw.
+        fixed : sequence of str, default=None
+            Named targets to draw. None: those that were compared, or without a comparison "normal",
+            "uniform" and "exponential".
         ax : matplotlib Axes, default=None
 
         Returns
@@ -144,8 +147,14 @@ class TargetQuantileDisplay:
                     f"the comparison's targets have {folds.shape[1]} places but the estimator has "
                     f"{f.shape[-1]} features; give a comparison of the same features."
                 )
-        name = "learned" if method not in (None, "fixed") else "target"
-        others, shares = _other_targets(fixed, f.shape[-1], estimator), target_shares(estimator)
+        name = "target"
+        if method not in (None, "fixed"):
+            name = "learned" if comparison is None else f"{method}, all samples"
+        fixed = shown_targets(comparison) if fixed is None else fixed
+        others, shares = (
+            _other_targets(fixed, f.shape[-1], _init_of(estimator)),
+            target_shares(estimator),
+        )
         return cls(f, fold_targets=folds, others=others, name=name, shares=shares).plot(ax)
 
     @classmethod
@@ -154,7 +163,7 @@ class TargetQuantileDisplay:
         comparison: Comparison,
         method: str = VERDICT_METHOD,
         *,
-        fixed: Sequence[str] = SHOWN_TARGETS,
+        fixed: Sequence[str] | None = None,
         ax: Any = None,
     ) -> Self:
         """Draw the median target that a method learned over the outer folds, and its band.
@@ -166,8 +175,8 @@ class TargetQuantileDisplay:
         comparison : Comparison
         method : str, default="crossfit"
             One of the methods in ``comparison.targets``.
-        fixed : sequence of str, default=("normal", "uniform", "exponential")
-            Named targets to draw.
+        fixed : sequence of str, default=None
+            Named targets to draw. None: those that were compared. The initial target is always drawn.
         ax : matplotlib Axes, default=None
 
         Returns
@@ -181,9 +190,12 @@ class TargetQuantileDisplay:
                 "method that learns its target."
             )
         folds = standardized(comparison.targets[method])
-        f, others = np.median(folds, axis=0), _other_targets(fixed, folds.shape[1])
+        f, init = np.median(folds, axis=0), comparison.initial_target
+        nearest, distance = ("", 1.0) if init is None else nearest_target(init)
+        fixed = shown_targets(comparison) if fixed is None else fixed
+        others = _other_targets(fixed, folds.shape[1], nearest if distance < _SAME else init)
         several = method in METHODS and METHODS[method].norm is not None
-        name = f"{method}, largest target" if several else method
+        name = f"{method}, {'largest, ' * several}median of folds"
         return cls(f, fold_targets=folds, others=others, name=name).plot(ax)
 
     def plot(self, ax: Any = None, *, color: Any = None) -> Self:
@@ -213,7 +225,7 @@ class TargetQuantileDisplay:
         if self.fold_targets is not None:
             folds = standardized(self.fold_targets)
             low, high = folds.min(axis=0), folds.max(axis=0)
-            told = f"{'target 1' if several else label(self.name)}, range of {len(folds)} folds"
+            told = f"{'target 1, ' * several}range of {len(folds)} folds"
             look = {"color": color, "alpha": 0.2, "lw": 0, "label": told}
             self.band_ = self.ax_.fill_between(q, low[places], high[places], **look)
         shares = np.ones(len(targets)) if self.shares is None else self.shares
@@ -370,19 +382,28 @@ def fitted_target(estimator: Any) -> np.ndarray:
     return estimator.target_quantiles_
 
 
+def shown_targets(comparison: Comparison | None) -> tuple[str, ...]:
+    """Name the targets to draw beside a learned one: those that were compared."""
+    if comparison is None:
+        return SHOWN_TARGETS
+    return tuple(str(name) for name in comparison.summary["method"] if str(name) in NAMED)
+
+
+def _init_of(estimator: Any) -> Any:
+    """Initial target of an estimator, or None where there is none, or only the training samples tell it."""
+    init, method = getattr(estimator, "init", None), getattr(estimator, "method", None)
+    is_unknown = isinstance(init, str) and init not in NAMED
+    return None if method in ("fixed", "matrix") or is_unknown else init
+
+
 def _other_targets(
-    fixed: Sequence[str], n_features: int, estimator: Any = None
+    fixed: Sequence[str], n_features: int, init: Any = None
 ) -> dict[str, np.ndarray]:
-    """Named targets, and the one that the estimator's learning started from, marked as such."""
+    """Named targets, and the initial one, marked as such."""
     for name in fixed:
         check_choice("fixed", name, tuple(NAMED))
     others = {name: make_target_quantiles(name, n_features) for name in fixed}
-    init, method = getattr(estimator, "init", None), getattr(estimator, "method", None)
-    if (
-        init is None
-        or method in ("fixed", "matrix")
-        or (isinstance(init, str) and init not in NAMED)
-    ):
+    if init is None:
         return others
     if isinstance(init, str) and init in others:
         return {name + (" (start)" if name == init else ""): f for name, f in others.items()}

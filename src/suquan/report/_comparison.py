@@ -1,16 +1,17 @@
 """Sections on the result of a comparison, for `write_report` and for pages of other kinds."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from suquan.comparison import BEST_FIXED, VERDICT_METHOD, Comparison
+from suquan.comparison import BEST_FIXED, START, VERDICT_METHOD, Comparison
 from suquan.plotting import ComparisonDisplay, RiskGroupDisplay, TargetQuantileDisplay
 from suquan.plotting._axes import COLORS, finish
 from suquan.plotting._comparison import differences_from, kind_of, reference_of, scores_of
 from suquan.plotting._risk_groups import risk_table
-from suquan.plotting._targets import SHOWN_TARGETS, standardized
+from suquan.plotting._targets import shown_targets, standardized
 from suquan.report._page import Figure, Section, Table, Verdict
 from suquan.report._probabilities import cohort_section, probability_section
 from suquan.report._svg import figure_of
@@ -27,7 +28,8 @@ from suquan.report._words import (
 
 _MEANINGS = {
     "raw": "samples as they are",
-    BEST_FIXED: "the fixed target that the inner folds choose",
+    START: "the initial target: the learned method with nothing learned",
+    BEST_FIXED: "the best of raw, fixed targets and start by the inner folds",
     "median": "median of the sorted samples",
     "mean": "mean of the sorted samples",
     "normal": "normal distribution",
@@ -42,6 +44,8 @@ _MEANINGS = {
     "crossfit": "learned with models that have not seen the sample",
     "matrix": "one curve per feature, of a small norm",
     "multi": "several targets, learned together",
+    "forest": "extra trees on the uniform target's values",
+    "forest_raw": "extra trees on the values",
 }
 _SCORES = {
     "roc_auc": "the probability that a sample of the second class gets a higher score than one of the "
@@ -60,7 +64,9 @@ _SCORES = {
 }
 
 
-def comparison_sections(comparison: Comparison, *, with_target: bool = True) -> list[Section]:
+def comparison_sections(
+    comparison: Comparison, *, with_target: bool = True, class_names: Sequence[str] | None = None
+) -> list[Section]:
     """Verdict, cohorts, scores, probabilities, learned target and shuffled labels, each a :class:`Section`.
 
     Parameters
@@ -68,12 +74,14 @@ def comparison_sections(comparison: Comparison, *, with_target: bool = True) -> 
     comparison : Comparison
     with_target : bool, default=True
         Whether the target learned in the folds gets its section.
+    class_names : sequence of str, default=None
+        Names of the classes in their order.
 
     Returns
     -------
     list of Section
     """
-    sections = [_verdict_section(comparison), _scores_section(comparison)]
+    sections = [_verdict_section(comparison, class_names), _scores_section(comparison)]
     if comparison.cohorts:
         sections.insert(1, cohort_section(comparison))
     if "log_loss" in comparison.summary:
@@ -87,25 +95,31 @@ def comparison_sections(comparison: Comparison, *, with_target: bool = True) -> 
     return sections
 
 
-def _verdict_section(comparison: Comparison) -> Section:
+def _verdict_section(comparison: Comparison, class_names: Sequence[str] | None) -> Section:
     headline, _, rest = comparison.verdict.partition(": ")
     tone, numbers, reading = "neutral", [], []
     if comparison.scoring in _SCORES:
-        reading.append(f"{comparison.scoring} is {_SCORES[comparison.scoring]}.")
+        meaning = _SCORES[comparison.scoring]
+        if class_names is not None and len(class_names) == 2:
+            meaning = meaning.replace("the second class", f"class {class_names[1]}")
+            meaning = meaning.replace("one of the first:", f"one of class {class_names[0]}:")
+        reading.append(f"{comparison.scoring} is {meaning}.")
     contrast = comparison.contrast
     if contrast is not None:
         tone = "good" if contrast.low > 0 else "bad" if contrast.high < 0 else "neutral"
-        means = means_of(comparison)
+        means, learned = means_of(comparison), str(comparison.contrasts["method"][0])
         numbers = [
-            (f"{comparison.scoring}, learned target", score(means[VERDICT_METHOD])),
-            (f"{comparison.scoring}, best fixed target", score(means[BEST_FIXED])),
+            (f"{comparison.scoring}, learned target", score(means[learned])),
+            (f"{comparison.scoring}, initial target", score(means[START])),
             ("difference", signed(contrast.mean)),
             ("95% interval", interval(contrast.low, contrast.high)),
         ]
         reading.append(
-            f"The verdict is one contrast, fixed before any score was seen: {VERDICT_METHOD!r}, which "
-            "learns the target, against the fixed target that the inner folds choose in each outer fold. "
-            "Its interval allows for the overlap of the training sets (Nadeau and Bengio)."
+            f"Two contrasts were fixed before any score was seen: {learned!r} minus {START!r}, the same method "
+            f"with nothing learned, and {learned!r} minus {BEST_FIXED!r}, which takes the best of raw, the "
+            "fixed targets and the start by the inner folds of each outer fold. Intervals allow for the "
+            "overlap of the training sets (Nadeau and Bengio); those of all other methods that are named as "
+            "better also for the number of these methods (Holm)."
         )
     verdict = Verdict(tone, headline, rest[:1].upper() + rest[1:], numbers)
     return Section("Verdict", verdict=verdict, paragraphs=[" ".join(reading)])
@@ -204,9 +218,11 @@ def _scores_table(comparison: Comparison) -> Table:
         rows.append(
             (names[k], score(summary["mean"][k]), score(summary["std"][k]), *compared, meaning)
         )
-    judged = () if comparison.contrast is None else (VERDICT_METHOD, BEST_FIXED)
+    judged = [
+        name for column in ("method", "other") for name in comparison.contrasts.get(column, ())[:2]
+    ]
     marked = [place for place, k in enumerate(order) if names[k] in judged]
-    note = " The two rows of the verdict are shaded." if marked else ""
+    note = " The rows of the verdict are shaded." if marked else ""
     how = (
         "Cohorts are tested once each, so that there are neither intervals nor p-values."
         if comparison.cohorts
@@ -269,7 +285,7 @@ def _targets_section(comparison: Comparison) -> Section:
     width = float(np.median(folds.max(axis=0) - folds.min(axis=0)))
     figure = figure_of(
         partial(TargetQuantileDisplay.from_result, comparison, method),
-        f"Line plot of the target that {method} learned, against {listed(SHOWN_TARGETS)}, all with mean 0 and "
+        f"Line plot of the target that {method} learned{against(comparison)}, all with mean 0 and "
         f"mean square 1. It is {shape}. The band of the {len(folds)} outer folds is {width:.2f} wide in the "
         "median over the places.",
         f"Target learned by {method}: median and range over the {len(folds)} outer folds. A narrow band "
@@ -311,6 +327,12 @@ def _permutation_section(comparison: Comparison) -> Section:
         f"many shuffles is {p_text(1 / (1 + len(means)))}. The verdict does not use this."
     )
     return Section("Shuffled labels", paragraphs=[text], figures=[figure])
+
+
+def against(comparison: Comparison | None) -> str:
+    """Name the targets that a learned one is drawn against."""
+    names = shown_targets(comparison)
+    return f", against {listed(names)}" if names else ""
 
 
 def n_folds_of(comparison: Comparison) -> int:

@@ -10,10 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 from suquan.alignment import feature_weights
 from suquan.comparison import Comparison
 from suquan.plotting import ObjectiveDisplay, TargetQuantileDisplay
-from suquan.plotting._targets import SHOWN_TARGETS, nearest_target, target_shares
+from suquan.plotting._targets import nearest_target, target_shares
+from suquan.report._comparison import against
 from suquan.report._page import Section, Table
 from suquan.report._svg import figure_of
-from suquan.report._words import TARGET_IS, listed, listing, shape_of
+from suquan.report._words import TARGET_IS, listing, shape_of
 
 N_TOP = 20
 _TOLD = {
@@ -34,6 +35,7 @@ def estimator_sections(
     comparison: Comparison | None = None,
     feature_names: Sequence[Any] | None = None,
     n_top: int = N_TOP,
+    class_names: Sequence[Any] | None = None,
 ) -> list[Section]:
     """What a fitted model is: its targets, how they were found, and its largest coefficients.
 
@@ -45,6 +47,8 @@ def estimator_sections(
     feature_names : sequence, default=None
     n_top : int, default=20
         Features shown.
+    class_names : sequence, default=None
+        Names of the classes, in place of the estimator's own.
 
     Returns
     -------
@@ -53,8 +57,8 @@ def estimator_sections(
     check_is_fitted(estimator)
     method = method_of(estimator)
     has_band = comparison is not None and method in comparison.targets
-    targets = target_rows(estimator)
-    several = len(targets) > 1
+    targets, own = target_rows(estimator), getattr(estimator, "classes_", ())
+    several, classes = len(targets) > 1, [str(name) for name in class_names or own]
     which = "of the largest " if several else ""
     band = f" with the range {which}over the outer folds" if has_band else ""
     shape = shape_of(np.atleast_2d(estimator.target_quantiles_)[0])
@@ -68,7 +72,7 @@ def estimator_sections(
     figures = [
         figure_of(
             partial(TargetQuantileDisplay.from_estimator, estimator, comparison=comparison),
-            f"Line plot of the model's target{'s' * several}{band}, against {listed(SHOWN_TARGETS)}, all with "
+            f"Line plot of the model's target{'s' * several}{band}{against(comparison)}, all with "
             f"mean 0 and mean square 1. {'The largest' if several else 'It'} is {shape}.",
             f"Target{'s' * several} of the model fitted to all samples{band}, against fixed ones.",
         )
@@ -85,8 +89,8 @@ def estimator_sections(
         figures.append(figure)
     parts = []
     if hasattr(estimator, "coef_"):
-        parts.append(_features_section(estimator, feature_names, n_top))
-    tables = [_model_table(estimator, method)]
+        parts.append(_features_section(estimator, feature_names, n_top, classes))
+    tables = [_model_table(estimator, method, classes)]
     if targets:
         columns = ["Target", "Share of the norm", "Singular value", "Nearest named", "Distance"]
         rows = [
@@ -119,13 +123,13 @@ def method_of(estimator: Any) -> str:
     return method if isinstance(method, str) else type(method).__name__
 
 
-def _model_table(estimator: Any, method: str) -> Table:
+def _model_table(estimator: Any, method: str, classes: Sequence[str]) -> Table:
     values: dict[str, Any] = {"estimator": type(estimator).__name__, "method": method}
     values |= {
         label: getattr(estimator, name) for name, label in _TOLD.items() if hasattr(estimator, name)
     }
-    if hasattr(estimator, "classes_"):
-        values["classes"] = list(estimator.classes_)
+    if classes:
+        values["classes"] = classes
     values["features"] = estimator.n_features_in_
     return listing("The fitted model.", values, ("Property", "Value"))
 
@@ -154,10 +158,11 @@ def largest_weights(
     return [(str(names[k]), w[:, k].tolist(), float(shares[k])) for k in top if size[k] > 0]
 
 
-def _features_section(estimator: Any, names: Sequence[Any] | None, n_top: int) -> Section:
+def _features_section(
+    estimator: Any, names: Sequence[Any] | None, n_top: int, classes: Sequence[str]
+) -> Section:
     top = largest_weights(estimator, n_top, names)
     w, several = feature_weights(estimator), getattr(estimator, "n_targets_", 1) > 1
-    classes = [str(c) for c in getattr(estimator, "classes_", ())]
     single = len(w) == 1
     towards = ""
     if several:

@@ -5,8 +5,9 @@ from functools import partial
 import numpy as np
 
 from suquan.calibration import MEASURES
-from suquan.comparison import BEST_FIXED, Comparison
+from suquan.comparison import BEST_FIXED, START, Comparison
 from suquan.plotting import ReliabilityDisplay
+from suquan.plotting._comparison import reference_of
 from suquan.report._page import Section, Table
 from suquan.report._svg import figure_of
 from suquan.report._words import score, signed
@@ -70,19 +71,20 @@ def cohort_section(comparison: Comparison) -> Section:
     values = table["score"].reshape(len(cohorts), len(methods))
     gains = table["difference"].reshape(len(cohorts), len(methods))
     sizes = table["n_samples"].reshape(len(cohorts), len(methods))[:, 0]
-    with_gains = BEST_FIXED in methods
+    reference = reference_of(comparison)
+    with_gains = reference in (START, BEST_FIXED)
     rows = [
         (
             name,
             *(
-                f"{score(v)} ({signed(g)})" if with_gains and name != BEST_FIXED else score(v)
+                f"{score(v)} ({signed(g)})" if with_gains and name != reference else score(v)
                 for v, g in zip(values[:, k], gains[:, k], strict=True)
             ),
         )
         for k, name in enumerate(methods)
     ]
     heads = [f"{name} ({size:,} samples)" for name, size in zip(cohorts, sizes, strict=True)]
-    note = f"; in brackets the difference from {BEST_FIXED}" if with_gains else ""
+    note = f"; in brackets the difference from {reference}" if with_gains else ""
     shown = Table(
         f"{comparison.scoring} in each cohort, of models fitted to the other cohorts{note}.",
         ("Method", *heads),

@@ -42,7 +42,7 @@ def shape_of(f: np.ndarray) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Names in a sentence."""
-    return ", ".join(names[:-1]) + f" and {names[-1]}"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def listing(

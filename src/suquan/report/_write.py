@@ -28,6 +28,7 @@ def write_report(
     settings: Mapping[str, Any] | None = None,
     command: str | Sequence[str] | None = None,
     feature_names: Sequence[Any] | None = None,
+    class_names: Sequence[str] | None = None,
     n_top: int = N_TOP,
     title: str | None = None,
 ) -> Path:
@@ -53,6 +54,8 @@ def write_report(
         What makes this report again; a sequence is quoted for the shell.
     feature_names : sequence, default=None
         None: those that `estimator` was fitted with, or else the numbers of the columns, from 0.
+    class_names : sequence of str, default=None
+        Names of the classes, in the order of `estimator.classes_`. None: these themselves.
     n_top : int, default=20
         Features shown.
     title : str, default=None
@@ -86,10 +89,16 @@ def write_report(
     if comparison is not None:
         # The model's own target is drawn with the same band: once is enough.
         repeated = estimator is not None and method_of(estimator) in comparison.targets
-        sections += comparison_sections(comparison, with_target=not repeated)
+        sections += comparison_sections(
+            comparison, with_target=not repeated, class_names=class_names
+        )
     if estimator is not None:
         sections += estimator_sections(
-            estimator, comparison=comparison, feature_names=feature_names, n_top=n_top
+            estimator,
+            comparison=comparison,
+            feature_names=feature_names,
+            n_top=n_top,
+            class_names=class_names,
         )
     sections += _data_sections(data_summary, warnings)
     sections += _settings_sections(settings, estimator)
