@@ -44,7 +44,7 @@ model = SuquanClassifier(alpha=0.03, smoothness=0.05, random_state=0).fit(X, y)
 
 # %%
 # **Does it help?** Nested cross-validation of fixed and learned targets on the same folds. The
-# answer is one sentence, and sometimes it is no. The folds and grids here are made small to be
+# answer is a few sentences, and sometimes it is no. The folds and grids here are made small to be
 # quick; leave that out for your own data.
 
 quick = {"outer_cv": 3, "inner_cv": 3, "alphas": 4, "smoothnesses": 2}

@@ -29,9 +29,9 @@ def extremes(q):
 X, y = make_corrupted_classification(300, 60, target=extremes, corrupted="normal", random_state=0)
 
 # %%
-# All methods see the same outer folds. Their penalties are chosen inside each training set. The
-# verdict is one contrast that is fixed in advance: the learned target against the fixed target
-# that the inner folds choose.
+# All methods see the same outer folds. Their penalties are chosen inside each training set. Two
+# contrasts are fixed in advance: the learned target minus the initial one ("start"), and minus the
+# best alternative inside each fold ("best_fixed").
 
 grids = {"alphas": 4, "smoothnesses": 3, "n_repeats": 1}
 result = compare(
@@ -47,7 +47,7 @@ print(textwrap.fill(result.verdict, 76))
 
 # %%
 # Read the interval, not the mean alone: where it touches zero, these folds cannot tell. Left: the
-# difference of each method from the best fixed target, with its 95% interval. Right: the targets
+# difference of each method from the initial target, with its 95% interval. Right: the targets
 # learned in the folds, as a band.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")

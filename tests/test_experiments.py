@@ -270,7 +270,7 @@ def test_expression_has_rma_where_probes_are_given(done):
 
 def test_survival_has_every_method_on_every_set_and_the_price_of_cutting(done):
     found = {(row["dataset"], row["method"]) for row in rows(done["survival"] / "scores.csv")}
-    cox = {"raw", "normal", "uniform", "crossfit", "best_fixed"}
+    cox = {"raw", "normal", "uniform", "crossfit", "start", "best_fixed"}
     assert {method for name, method in found if name == "rnaseq_scanb400"} == cox
     cut = {"uniform_cut", "crossfit_cut"}
     assert {method for name, method in found if name == "breast_vdx150"} == cox | cut

@@ -97,7 +97,7 @@ def run(
             keys = ("method", "repeat", "fold", "score", *MEASURES)
             for row in zip(*(result.folds[key].tolist() for key in keys), strict=True):
                 found = {"dataset": arguments["dataset"], **dict(zip(keys, row, strict=True))}
-                if found["method"] != "best_fixed":
+                if found["method"] not in ("start", "best_fixed"):
                     found["calibration"] = "" if found["method"] == REFERENCE else name
                     rows.append(found)
     return rows

@@ -102,7 +102,7 @@ def _scores(settings: Settings, problem: tuple, methods: Any, **options: Any) ->
         dict(zip(keys, values, strict=True))
         for values in zip(*(result.folds[key].tolist() for key in keys), strict=True)
     ]
-    return [row for row in rows if row["method"] != "best_fixed"]
+    return [row for row in rows if row["method"] not in ("start", "best_fixed")]
 
 
 def pair_scores(settings: Settings, problem: tuple) -> list[Row]:

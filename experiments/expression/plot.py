@@ -48,7 +48,7 @@ def plot_targets(ax: Any, targets: list[Row]) -> None:
 
 
 def plot_gains(ax: Any, rows: list[Row]) -> None:
-    """Difference of the default method to the best fixed target, with corrected intervals of 95%."""
+    """Difference of the default method to its initial target, with corrected intervals of 95%."""
     y = np.arange(len(rows))[::-1]
     mean, low, high = (column(rows, key).astype(float) for key in ("difference", "low", "high"))
     ax.axvline(0, color="#9aa5b1", lw=1)
@@ -60,4 +60,4 @@ def plot_gains(ax: Any, rows: list[Row]) -> None:
         ax.annotate(text, (value, height), (0, 6), textcoords="offset points", ha="center")
     ax.set_ylim(-0.6, len(rows) - 0.3)
     ax.set_yticks(y, column(rows, "dataset"))
-    ax.set_xlabel("AUC × 100, crossfit minus best fixed target (95% interval)")
+    ax.set_xlabel("AUC × 100, crossfit minus its initial target (95% interval)")

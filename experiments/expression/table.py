@@ -15,7 +15,7 @@ from .paper import METHODS, P_VALUES, TABLE_2
 from .run import DEFAULT, SVD_FULL
 from .sets import ABOUT, PART_OF, counted
 
-ORDER = (*METHODS, SVD_FULL, "f0", "joint", "crossfit", "best_fixed")
+ORDER = (*METHODS, SVD_FULL, "f0", "joint", "crossfit", "start", "best_fixed")
 AVERAGE = "average"
 
 
@@ -131,17 +131,20 @@ def comparisons(folds: list[Row], method: str, shares: dict[str, float]) -> list
 
 
 def per_dataset(folds: list[Row], shares: dict[str, float]) -> list[Row]:
-    """The default method against the best fixed target on every data set, with the corrected interval."""
-    rows = []
-    for name, values in _differences(folds, DEFAULT, "best_fixed").items():
-        one = corrected_difference(values, shares[name])
-        rows.append(
-            {
-                "dataset": name,
+    """The default method minus its start on every data set, and minus the best alternative ("choice_…")."""
+    rows: dict[str, Row] = {}
+    for other, prefix in (("start", ""), ("best_fixed", "choice_")):
+        for name, values in _differences(folds, DEFAULT, other).items():
+            one = corrected_difference(values, shares[name])
+            found = {
                 "difference": 100 * one.mean,
                 "low": 100 * one.low,
                 "high": 100 * one.high,
                 "p_value": one.p_value,
             }
-        )
-    return rows
+            row = rows.setdefault(name, {"dataset": name})
+            row |= {f"{prefix}{key}": value for key, value in found.items()}
+    for name, row in rows.items():
+        rounds = column(where(folds, dataset=name, method=DEFAULT), "rounds")
+        row |= {"folds": len(rounds), "folds_learned": int(np.sum(rounds > 0))}
+    return list(rows.values())

@@ -79,6 +79,8 @@ def run_one(name, variant, inner, options) -> list[Row]:
     keys = ("method", "repeat", "fold", "score", "seconds")
     columns = [result.folds[key].tolist() for key in keys]
     rows = [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
+    if methods != list(FIXED):
+        rows = [row for row in rows if row["method"] not in ("start", "best_fixed")]
     shown = {"crossfit": variant}
     return [
         {"dataset": name} | row | {"method": shown.get(row["method"], row["method"])}

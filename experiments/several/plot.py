@@ -37,7 +37,9 @@ def figures(settings: Any, folder: Path) -> list[tuple[str, Any]]:
         drawn.append(("simulation", figure))
     if (folder / "expression_tests.csv").is_file():
         figure, axes = new_figure(width=6.4, height=4.2)
-        plot_expression(axes[0], read_rows(folder / "expression_tests.csv"))
+        plot_expression(
+            axes[0], where(read_rows(folder / "expression_tests.csv"), other="best_fixed")
+        )
         drawn.append(("expression", figure))
     return drawn
 
@@ -194,4 +196,4 @@ def plot_expression(ax: Any, rows: list[Row]) -> None:
         )  # fmt: skip
     ax.axvline(0.0, color="#9aa5b1", lw=1)
     ax.set_yticks(range(len(names)), names)
-    ax.set_xlabel("AUC less that of the best fixed target, 95% interval")
+    ax.set_xlabel("AUC minus that of the best alternative, 95% interval")

@@ -249,8 +249,8 @@ def _expression(folder: Path) -> Section:
         paragraphs=["The verdict is about crossfit, which was named in advance."],
         figures=[
             for_report(
-                lambda ax: plot_expression(ax, tests),
-                "Differences to the best fixed target on every set.",
+                lambda ax: plot_expression(ax, where(tests, other="best_fixed")),
+                "Differences to the best alternative on every set.",
                 "Intervals with the corrected resampled variance.",
                 width=6.4,
                 height=4.2,

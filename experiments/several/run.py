@@ -100,6 +100,7 @@ def _expression(settings: Settings, data: Path | None, name: str, folder: Path) 
         {
             "dataset": name,
             "method": method,
+            "other": other,
             "difference": float(mean),
             "low": float(low),
             "high": float(high),
@@ -108,6 +109,6 @@ def _expression(settings: Settings, data: Path | None, name: str, folder: Path) 
             *(result.tests[key] for key in ("method", "other", "difference", "low", "high")),
             strict=True,
         )
-        if other == "best_fixed" and method in ("joint", "crossfit", "matrix", "multi")
+        if other in ("start", "best_fixed") and method in ("joint", "crossfit", "matrix", "multi")
     ]
     return {"rows": rows, "tests": tests, "verdict": result.verdict}

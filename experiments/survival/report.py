@@ -52,11 +52,11 @@ def _verdicts(rows: list[Row]) -> Section:
     picture = for_report(
         lambda ax: plot_differences(ax, rows, GAIN),
         f"Difference in concordance on each set, with intervals: {told}.",
-        "Learned target less the best fixed one, with 95% intervals.",
+        "Learned target minus best_fixed, with 95% intervals.",
     )
     text = (
-        f"Does learning the target help? {told}. The mean difference over the sets is {mean:+.4f}. p is for "
-        "thirds of out-of-fold risk that say nothing."
+        f"Is the learned target the better choice than best_fixed? {told}. The mean difference over the sets "
+        f"is {mean:+.4f}. p is for thirds of out-of-fold risk that say nothing."
     )
     table = Table("Verdicts.", columns, cells, numeric=(1, 2, 3, 6))
     return Section("In short", paragraphs=[text], figures=[picture], tables=[table])

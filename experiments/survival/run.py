@@ -87,9 +87,8 @@ def run(
     columns = {name: values.tolist() for name, values in result.folds.items()}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     kept = ("method", "repeat", "fold", "score")
-    contrast = result.contrast
+    contrasts = {key: result.contrasts[key].tolist() for key in ("difference", "low", "high")}
     groups = result.risk_groups
-    assert contrast is not None
     assert groups is not None
     return {
         **arguments,
@@ -97,9 +96,9 @@ def run(
         "features": X.shape[1],
         "events": int(y["event"].sum()),
         "rows": [{key: row[key] for key in kept} for row in rows],
-        "difference": contrast.mean,
-        "low": contrast.low,
-        "high": contrast.high,
+        # Learned − best_fixed, and learned − start.
+        **{key: values[1] for key, values in contrasts.items()},
+        **{f"learning_{key}": values[0] for key, values in contrasts.items()},
         "p_groups": groups.p_value,
     }
 

@@ -51,7 +51,8 @@ def _scores(part: dict[str, Any], method: str) -> np.ndarray:
 def _verdict(part: dict[str, Any]) -> Row:
     """What the comparison claims of one set."""
     claim = "helps" if part["low"] > 0 else "hurts" if part["high"] < 0 else "no difference"
-    known = ("dataset", "samples", "features", "events", "difference", "low", "high", "p_groups")
+    known = ("dataset", "samples", "features", "events", "difference", "low", "high",
+             "learning_difference", "learning_low", "learning_high", "p_groups")  # fmt: skip
     return {key: part[key] for key in known} | {"verdict": claim}
 
 

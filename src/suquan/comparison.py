@@ -139,12 +139,11 @@ def compare(
     methods : sequence of names, objects or (name, object) pairs, default=None
         "raw" (centred and scaled by one mean and one standard deviation of the training samples), the
         fixed targets "median", "mean", "normal", "uniform", "exponential", "cauchy", the learned ones
-        "svd", "f0", "bnd", "spav", "joint", "crossfit", "matrix" and "multi", and "start", which is added where
-        a learned method is judged. "forest" and "forest_raw" are extra trees (300, at least 2 samples per
-        leaf; not for times to event) on the samples normalised to the uniform target, and on the values. An
-        object is a :class:`suquan.methods.Method`, a set that follows
-        :class:`suquan.target_sets.TargetSet`, or, with a name, any scikit-learn estimator. None: "raw",
-        "median", "uniform", "normal", "crossfit", and the forests where they can be.
+        "svd", "f0", "bnd", "spav", "joint", "crossfit", "matrix" and "multi", and "start", which is added.
+        "forest" and "forest_raw" are 300 extra trees (at least 2 samples per leaf; not for times to event) on
+        the samples normalised to the uniform target, and on the values. An object is a
+        :class:`suquan.methods.Method`, a set that follows :class:`suquan.target_sets.TargetSet`, or, with a
+        name, any scikit-learn estimator. None: "raw", "median", "uniform", "normal", "crossfit" and forests.
     outer_cv, inner_cv : int, splitter or iterable of splits, default=None
         None: 3 stratified folds, 5 times; an integer: that many, once. Both are shuffled by `random_state`.
         `inner_cv` must not be a list of splits.
@@ -402,11 +401,6 @@ class _Study:
     cohorts: np.ndarray | None = None
     grams: dict[str, np.ndarray] = field(default_factory=dict)
 
-    @property
-    def judged(self) -> str | None:
-        """Name of the learned method of the verdict."""
-        return judged_method(self.methods)
-
     def fingerprint(self) -> str:
         """Digest of the data, of every setting that the numbers depend on, and of versions."""
         data, learned = self.data, _learned(self.methods)
@@ -419,7 +413,7 @@ class _Study:
             {name: (type(e), e.get_params(deep=True)) for name, e in given.items()},
             {name: vars(m) for name, m in learned.items() if name not in METHODS},
             (settings, self.inner_cv, self.selection, self.departures, self.min_gain, self.seed),
-            (self.calibration, self.judged),
+            (self.calibration, judged_method(self.methods)),
             (self.scorer.scorer, code_of(self.scorer.scorer), self.automatic_smoothnesses),
             (__version__, np.__version__, sklearn.__version__, Outcome._fields),
         ]
@@ -435,7 +429,8 @@ class _Study:
             method = self.methods[name]
             if name == START:  # same candidates, folds and fits as the learned method's own
                 nothing = replace(self, departures=[0.0])
-                outcome = nothing._run_learned(self.methods[str(self.judged)], train, test)
+                learned = self.methods[str(judged_method(self.methods))]
+                outcome = nothing._run_learned(learned, train, test)
             elif name in FORESTS:
                 outcome = self._run_forest(name, train, test)
             elif method is None:
@@ -675,7 +670,7 @@ class _Study:
             folds[key] = np.concatenate([table[key] for table in measures.values()])
         scores = {name: over_folds(name, "score") for name in names}
         share, contrasts, cohorts = test_share(self.outer), {}, {}
-        verdict, judged = "", self.judged
+        verdict, judged = "", judged_method(self.methods)
         if self.cohorts is not None:
             tested = [str(self.cohorts[test[0]]) for _, test in self.outer]
             folds["cohort"] = np.tile(tested, len(names))

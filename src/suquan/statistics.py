@@ -74,13 +74,6 @@ def holm_differences(
     In the order of the p-values, interval k = 0, 1, … has the level 1 − (1 − level)/(m − k) while all before it
     exclude 0; from the first one that holds 0 the level stays. So an interval excludes 0 exactly where the
     adjusted p-value is below 1 − level.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> both = [np.array([0.10, 0.12, 0.11]), np.array([0.01, -0.02, 0.03])]
-    >>> [bool(one.low > 0) for one in holm_differences(both, test_share=0.5)]
-    [True, False]
     """
     p_values = np.array([corrected_difference(d, test_share).p_value for d in differences])
     adjusted, known = holm(p_values), int(np.sum(~np.isnan(p_values)))

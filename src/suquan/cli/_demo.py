@@ -15,7 +15,7 @@ from suquan.io import Table, write_table
 
 N_PATIENTS = 1000
 N_GENES = 60
-METHODS = ("median", "normal", "uniform", "exponential", "cauchy", "bnd", "crossfit")
+METHODS = ("raw", "median", "uniform", "normal", "crossfit", "forest", "forest_raw")
 
 
 def run(options: Demo, output: Output) -> None:
