@@ -131,7 +131,7 @@ def test_too_few_members_learn_nothing():
     assert "too few members" in keeps_its_start(SuquanRegressor(), X, X[:, 0], everyone)
 
 
-@pytest.mark.filterwarnings("ignore:cannot cross-fit")
+@pytest.mark.filterwarnings("ignore:cannot cross-fit", "ignore:the calibrated probability never")
 def test_selection_keeps_the_start_where_no_folds_can_be_fitted():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 50)), np.repeat([0, 1], 20)

@@ -226,9 +226,7 @@ def test_a_named_pipe_is_neither_read_nor_replaced(tmp_path):
     for suffix in ("csv", "npz", "npy", "h5ad"):
         pipe = tmp_path / f"t.{suffix}"
         os.mkfifo(pipe)
-        with pytest.raises(
-            TableError, match=f"t.{suffix}: a pipe or a device cannot be read twice"
-        ):
+        with pytest.raises(ValueError, match=f"t.{suffix} is a device or a pipe"):
             (open_blocks if suffix == "npy" else read_table)(pipe)
         with pytest.raises(ValueError, match=f"t.{suffix} is a device or a pipe"):
             replace_file(pipe, lambda file: file.write(b"new"))

@@ -149,7 +149,9 @@ def test_samples_without_any_order():
     with pytest.warns(UserWarning, match="nothing to rank"):
         model = SuquanClassifier("multi").fit(np.ones((6, 4)), [0, 1, 1, 0, 1, 1])
     assert model.n_targets_ == 1
-    np.testing.assert_allclose(model.predict_proba(np.ones((2, 4)))[:, 1], 4 / 6)
+    with pytest.warns(UserWarning, match="one value throughout"):
+        assert np.isnan(model.predict_proba(np.ones((2, 4)))).all()
+    np.testing.assert_allclose(model.predict_proba(np.eye(4))[:, 1], 4 / 6)
 
 
 def test_a_normaliser_before_another_model(data):

@@ -55,9 +55,8 @@ def test_selection(stored, loss):
 
 
 def test_comparison(stored):
-    verdict, table = stored_cases.run_comparison()
-    assert verdict == stored["comparison verdict"]
-    assert error(table, stored["comparison table"]) <= TOL
+    table = stored_cases.run_comparison()
+    assert error(table, stored["comparison table"][:, :6]) <= TOL
 
 
 @pytest.mark.parametrize(("loss", "method"), stored_cases.ON_DASK)

@@ -97,7 +97,7 @@ class Families:
             )
         return {
             name: np.round(
-                self.scorer(data.outputs(fits, train, test), data.labels[test]), 6
+                self.scorer(data.outputs(self.settings, fits, train, test), data.labels[test]), 6
             ).tolist()
             for name, fits in (("start", starts), ("half", mixed), ("learned", learned))
         }
@@ -147,7 +147,7 @@ class Families:
                 models = folds.fit(problem, design, settings.max_iter)
                 found[name].append(float(folds.held_out_loss(problem, models, design)))
             fits = [(problem.expand(g), self.fixed(problem, g))]
-            outputs = data.outputs(fits, train, test)
+            outputs = data.outputs(self.settings, fits, train, test)
             found["test"].append(float(self.scorer(outputs, data.labels[test])[0]))
         losses = self._honest_losses(problem, own, g0)
         found["honest"] = losses.mean(axis=1).tolist()

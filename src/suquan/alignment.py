@@ -269,7 +269,9 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
     for name in ("coef_", "feature_means_"):
         array = getattr(model, name, np.zeros(len(found)))
         setattr(part, name, np.where(np.resize(found, array.shape[-1]), 0.0, array))
-    u = decision_values(part._scores(whole.values), getattr(model, "classes_", np.empty(0)))
+    u = decision_values(
+        part._scores(whole.values[has_order]), getattr(model, "classes_", np.empty(0))
+    )
     moved = correlation, shift, float(np.max(np.std(u, axis=0)))
     if y is None:
         return TrainingShift(*moved)

@@ -15,7 +15,6 @@ from suquan.ranking import check_choice
 
 __all__ = [
     "apply_calibration",
-    "centre_scores",
     "check_calibration",
     "fit_calibration",
     "measure_probabilities",

@@ -58,5 +58,7 @@ for (l in seq_along(targets)) {
 }
 if (field("loss") == "poisson") scores <- exp(scores)
 colnames(scores) <- sub(if (ncol(targets) > 1) "__[0-9]+$" else "$", "", colnames(W)[of_target])
-shown <- data.frame(sample = table[[1]], apply(scores, c(1, 2), sprintf, fmt = "%.17g"), check.names = FALSE)
+cells <- apply(scores, c(1, 2), sprintf, fmt = "%.17g")
+cells[apply(X, 1, function(x) length(unique(x[!is.na(x)])) < 2), ] <- ""  # no order to read
+shown <- data.frame(sample = table[[1]], cells, check.names = FALSE)
 write.csv(shown, given[2], row.names = FALSE, quote = 1)

@@ -1,7 +1,8 @@
 """Scores of samples by the model in this folder, with NumPy: python score.py TABLE.csv SCORES.csv [ignore].
 
 TABLE.csv has a row per sample: its name, then features by name. With "ignore" a missing value counts as its
-mean over the training samples; features with at least half of the weight must be there.
+mean over the training samples; features with at least half of the weight must be there. A sample with one value
+throughout has no order to read, and its score stays empty.
 """
 
 import csv
@@ -93,9 +94,9 @@ def main(table, out, missing=None):
     with open(out, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["sample", *model["scores"]])
-        writer.writerows(
-            [row[0], *values] for row, values in zip(rows, scores.tolist(), strict=True)
-        )
+        for row, x, values in zip(rows, X, scores.tolist(), strict=True):
+            has_order = len(np.unique(x[~np.isnan(x)])) > 1  # else there is nothing to read
+            writer.writerow([row[0], *(values if has_order else [""] * len(values))])
 
 
 if __name__ == "__main__":

@@ -43,8 +43,7 @@ def main(path):
         stored[f"selection {loss} chosen"] = np.array(chosen)
         stored[f"selection {loss} means"] = means
         stored[f"selection {loss} scores"] = scores
-    verdict, table = stored_cases.run_comparison()
-    stored["comparison verdict"], stored["comparison table"] = np.array(verdict), table
+    stored["comparison table"] = stored_cases.run_comparison()
     for loss, method in stored_cases.ON_DASK:
         objective, scores = stored_cases.run_dask(loss, method)
         stored[f"dask {loss} {method} objective"] = np.array(objective)
