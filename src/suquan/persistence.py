@@ -34,7 +34,7 @@ from suquan.targets import make_target_quantiles
 __all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
 
 # Models may have several targets since 2; calibrated probabilities, scaled features and times to event since 3;
-# training means and variances of the normalised features since 4.
+# training means and variances of the normalised features, and mean training ranks, since 4.
 SCHEMA = 4
 _MOMENTS = ("feature_means_", "feature_variances_")
 _MODELS = (
