@@ -34,34 +34,7 @@ def crossfit_splits(
     if isinstance(settings.cv, Integral):
         # Drawn among the used samples, so that the others are as if absent.
         groups = None if groups is None else groups[used]
-        splits = _random_splits(settings, loss, y[used], groups)
-    else:
-        splits = _given_splits(settings, loss, y, groups, used)
-    reason = "the smallest class or the groups have too few members for 2 folds"
-    if splits:
-        if all(_can_teach(loss, y[used], train) for train, _ in splits):
-            return splits
-        reason = "a fold leaves no training sample of some class, or with an event"
-    warnings.warn(
-        f"cannot cross-fit: {reason}. The initial target is kept; use other folds or more samples, or "
-        "method='joint', which learns in-sample.",
-        stacklevel=4,
-    )
-    return []
-
-
-def _can_teach(loss: Loss, y: np.ndarray, train: np.ndarray) -> bool:
-    """Check that the training samples of a fold have all classes, or an event to compare with others."""
-    if loss.is_classification:
-        return bool(np.isin(y, y[train]).all())
-    ones = np.ones(np.count_nonzero(train))
-    return not loss.couples_samples or loss.value(y[train], 0.0 * ones, ones) > 0.0
-
-
-def _given_splits(
-    settings: Any, loss: Loss, y: np.ndarray, groups: np.ndarray | None, used: np.ndarray
-) -> Splits:
-    """Folds of a splitter, or given ones."""
+        return _usable(loss, y[used], _random_splits(settings, loss, y[used], groups))
     place = np.where(used, np.cumsum(used) - 1, -1)
     splits = []
     splitter = check_cv(settings.cv, y, classifier=loss.is_classification)
@@ -74,7 +47,30 @@ def _given_splits(
         raise ValueError(
             "cv gave no splits; give an integer, a splitter or a list of (train, test) indices."
         )
-    return splits
+    return _usable(loss, y[used], splits)
+
+
+def _usable(loss: Loss, y: np.ndarray, splits: Splits) -> Splits:
+    """The folds, or none with a warning where a model cannot be fitted in every fold."""
+    reason = "the smallest class or the groups have too few members for 2 folds"
+    if splits:
+        if all(_can_teach(loss, y, train) for train, _ in splits):
+            return splits
+        reason = "a fold leaves no training sample of some class, or with an event"
+    warnings.warn(
+        f"cannot cross-fit: {reason}. The initial target is kept; use other folds or more samples, or "
+        "method='joint', which learns in-sample.",
+        stacklevel=5,
+    )
+    return []
+
+
+def _can_teach(loss: Loss, y: np.ndarray, train: np.ndarray) -> bool:
+    """Check that the training samples of a fold have all classes, or an event to compare with others."""
+    if loss.is_classification:
+        return bool(np.isin(y, y[train]).all())
+    ones = np.ones(np.count_nonzero(train))
+    return not loss.couples_samples or loss.value(y[train], 0.0 * ones, ones) > 0.0
 
 
 def _mask(rows: np.ndarray, n_samples: int) -> np.ndarray:
