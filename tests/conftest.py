@@ -4,10 +4,11 @@ import sys
 
 import pytest
 
-# Processes that tests start and interrupt begin with the handler of Ctrl-C that this process has. It may have
-# been started with Ctrl-C ignored: in the background, by nohup, or by a CI.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Processes that tests start and interrupt begin with the handlers of signals that this process has. It may have
+# been started with Ctrl-C or SIGHUP ignored: in the background, by nohup, or by a CI.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 # Before SciPy is imported: scikit-learn's array API checks need it.
 os.environ["SCIPY_ARRAY_API"] = "1"

@@ -153,6 +153,8 @@ def test_scorers_follow_the_rules_for_ties_and_missing_values(method, ties, kind
     X = make_samples(kind)
     missing = "ignore" if kind == "missing" else "error"
     model = fit(method, "three", X, ties=ties, missing=missing)
+    n_orderless = {"plain": 0, "ties": 1, "missing": 2}[kind]
+    assert np.isnan(expected_scores(model, X)).any(axis=1).sum() == n_orderless
     assert_scores(model, X, tmp_path / "model", [scorer])
 
 

@@ -470,7 +470,7 @@ class Compare(ModelOptions):
     where it was.
     """
 
-    TABLES = ("folds", "summary", "tests", "permutations", "reliability", "cohorts")
+    TABLES = ("folds", "summary", "tests", "contrasts", "permutations", "reliability", "cohorts")
     FILES = ("model.suquan", "report.html", *map("{}.csv".format, TABLES))
 
     out: Path = opt(MISSING, "Folder for the results.", "DIR", "--out", "--output", "-o")
