@@ -57,9 +57,9 @@ class Output:
         # they do not go to a terminal, and a terminal folds them.
         stream = sys.stderr if error else sys.stdout
         width = None if stream.isatty() else 10_000
-        console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+        console: Any = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
         # The work goes on where nobody reads any more. Rich would end the program.
-        console.on_broken_pipe = lambda: discard(stream)  # type: ignore[method-assign]
+        console.on_broken_pipe = lambda: discard(stream)
         try:
             console.print(thing, style=style, soft_wrap=isinstance(thing, str))
         except OSError:
