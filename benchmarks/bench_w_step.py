@@ -20,7 +20,7 @@ from sklearn.model_selection import RepeatedStratifiedKFold
 
 from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
 from suquan.losses import Logistic
-from suquan.solvers.linear import RidgeDesign
+from suquan.solvers.ridge import RidgeDesign
 
 GAP = 1e-6
 ALPHAS = 10.0 ** np.arange(5, -6, -1)

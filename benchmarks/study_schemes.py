@@ -27,7 +27,7 @@ from benchmarks._table import RESULTS, markdown, write_csv
 from suquan import SuquanClassifier
 from suquan.datasets import make_corrupted_classification
 from suquan.fitting import Settings, encode, make_problem, make_start, rank
-from suquan.solvers.linear import LinearFit
+from suquan.solvers.ridge import LinearFit
 from suquan.solvers.target import solve_target
 from suquan.target_sets import TARGET_SETS
 from suquan.targets import learn_target

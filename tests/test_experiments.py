@@ -400,7 +400,7 @@ def test_the_f_step_of_recipes_is_that_of_the_library_within_its_bound():
     steps = recipes("steps")
     found = steps.solve_increments(D, Logistic(), y, s, start, steps.differences(8), 0.05)
     expected = solve_target(
-        D, Logistic(), y, s, start, target_set="joint", smoothness=0.05, tol=1e-10
+        D, Logistic(), y, s, start, target_set="joint", smoothness=0.05, tol=1e-12
     )
     assert np.mean(expected.f**2) < 0.99  # where the bound acts, the two differ
     np.testing.assert_allclose(found.f, expected.f, atol=1e-4)

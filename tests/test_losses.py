@@ -39,18 +39,12 @@ def test_gradient_and_hessian_are_derivatives(name, rng):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_curvature_factor_diagonal_and_parts_agree_with_its_product(name, rng):
+def test_diagonal_of_the_curvature_agrees_with_its_product(name, rng):
     loss, y, u, s = make_case(name, rng)
-    hessian, unit = loss.hessian(y, u, s), np.eye(len(u))
-    H, A = hessian.product(unit), hessian.root(unit)
-    np.testing.assert_allclose(A @ A.T, H, atol=1e-14)
-    np.testing.assert_allclose(hessian.root_adjoint(unit), A.T, atol=1e-14)
+    hessian = loss.hessian(y, u, s)
+    H = hessian.product(np.eye(len(u)))
     np.testing.assert_allclose(hessian.diagonal(), np.diag(H), atol=1e-14)
-    part = hessian.take(np.array([5, 1]))
-    rows = (np.array([[5], [1]]) * loss.n_outputs + np.arange(loss.n_outputs)).ravel()
-    np.testing.assert_allclose(part.product(np.eye(len(rows))), H[np.ix_(rows, rows)], atol=1e-14)
-    x = rng.normal(size=len(u)).astype(np.float32)
-    assert hessian.product(x).dtype == hessian.root(x).dtype == np.float32
+    assert hessian.product(rng.normal(size=len(u)).astype(np.float32)).dtype == np.float32
 
 
 @pytest.mark.parametrize("name", NAMES)

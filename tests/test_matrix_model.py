@@ -1,19 +1,15 @@
-"""Models with several targets against a convex solver, and their passes over samples against the operators."""
+"""Models with several targets against a convex solver."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from suquan.cox_loss import Cox
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
 from suquan.matrix_model import MatrixProblem, fit_matrix, fit_multi, fit_targets, target_basis
 from suquan.objective import Steps
 from suquan.ranking import SampleOperator
-from suquan.solvers.knot_grams import knot_grams
-from suquan.solvers.matrix_data import BlockData, PassData, matrix_data
 from suquan.survival import as_outcome
 from suquan.targets import read_at_grid
 
@@ -92,8 +88,7 @@ def convex_optimum(problem, kind):
     return task.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
 
 
-def problems(seed, name, kind):
-    """The same problem by passes and, without long ties, by blocks of knots."""
+def make_problem(seed, name, kind):
     rng = np.random.default_rng(seed)
     operator, X = make_samples(seed, kind)
     n_knots = int(rng.integers(2, operator.n_features + 1))
@@ -101,10 +96,7 @@ def problems(seed, name, kind):
     rest = LOSSES[name], make_labels(name, X, rng), s / s.sum()
     has_intercept = bool(rng.integers(2)) and getattr(LOSSES[name], "has_intercept", True)
     rest = *rest, 10.0 ** rng.uniform(-2.5, -0.5), [0.0, 0.1][seed % 2], has_intercept
-    problem = MatrixProblem(operator, n_knots, *rest, "trace")
-    found = [replace(problem, _made={"data": PassData(operator, n_knots)})]
-    blocks = knot_grams(operator, n_knots)
-    return found if blocks is None else [*found, problem.with_blocks(blocks)]
+    return MatrixProblem(operator, n_knots, *rest, "trace")
 
 
 def fit(problem, n_targets=None, tol=1e-8, max_rounds=300, H=None):
@@ -128,50 +120,50 @@ FAST = list(zip(range(6), LOSSES, KINDS, strict=True))
 
 @pytest.mark.parametrize(("seed", "name", "kind"), [*FAST, *SLOW])
 def test_against_a_convex_solver(seed, name, kind):
-    for problem in problems(seed, name, kind):
-        for method in ("multi", "matrix"):
-            found = fit(problem) if method == "multi" else fit_frobenius(problem)
-            optimum = convex_optimum(problem, method)
-            assert abs(found.objective - optimum) <= 1e-6
-            rounding = 1e-8 * max(found.objective, 1.0)
-            assert found.gap >= -rounding
-            assert found.objective - optimum <= found.gap + rounding
-            assert np.all(np.diff(found.history) <= 1e-9 * found.history[0])
+    problem = make_problem(seed, name, kind)
+    for method in ("multi", "matrix"):
+        found = fit(problem) if method == "multi" else fit_frobenius(problem)
+        optimum = convex_optimum(problem, method)
+        assert abs(found.objective - optimum) <= 1e-6
+        rounding = 1e-8 * max(found.objective, 1.0)
+        assert found.gap >= -rounding
+        assert found.objective - optimum <= found.gap + rounding
+        assert np.all(np.diff(found.history) <= 1e-9 * found.history[0])
 
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("alpha", [1e-8, 1e-3])
 def test_no_half_step_raises_the_objective(name, alpha):
-    for problem in problems(0, name, "plain"):
-        for n_targets in (1, 2):
-            found = fit(replace(problem, alpha=alpha), n_targets, max_rounds=6)
-            assert np.all(np.diff(found.history) <= 2e-10 * np.array(found.history[:-1]))
-            assert np.all(np.isfinite(found.w))
-            assert found.gap >= -1e-12 * found.history[0]
+    problem = make_problem(0, name, "plain")
+    for n_targets in (1, 2):
+        found = fit(replace(problem, alpha=alpha), n_targets, max_rounds=6)
+        assert np.all(np.diff(found.history) <= 2e-10 * np.array(found.history[:-1]))
+        assert np.all(np.isfinite(found.w))
+        assert found.gap >= -1e-12 * found.history[0]
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_result_gives_the_objective(name):
-    for problem in problems(7, name, "ties"):
-        for found in (fit(problem, tol=1e-6), fit_frobenius(problem, 1e-6)):
-            W = found.w.reshape(len(found.b), len(found.g), -1)
-            A = np.einsum("kmj,mq->kjq", W, found.g)
-            S = maps(problem.operator, problem.n_knots)
-            u = np.einsum("kjq,ijq->ik", A, S) + found.b
-            u = u if problem.loss.n_outputs > 1 else u[:, 0]
-            K = problem.n_knots
-            L = np.diag(np.r_[1.0, np.full(K - 2, 2.0), 1.0]) - np.eye(K, k=1) - np.eye(K, k=-1)
-            R = (np.eye(K) + problem.smoothness * K**2 * L) / K
-            sigma = np.linalg.svd(A.reshape(-1, K) @ np.linalg.cholesky(R), compute_uv=False)
-            np.testing.assert_allclose(
-                found.singular_values, sigma[: len(found.singular_values)], rtol=1e-6
-            )
-            is_multi = len(found.history) > 1
-            penalty = sigma.sum() if is_multi else (sigma**2).sum()
-            value = problem.loss.value(problem.y, u, problem.s) + problem.alpha * penalty
-            assert value == pytest.approx(found.objective, rel=1e-5)
-            np.testing.assert_allclose(np.mean(problem.expand(found.g) ** 2, axis=1), 1.0)
-            np.testing.assert_allclose(found.g.sum(axis=1), 0.0, atol=1e-9)
+    problem = make_problem(7, name, "ties")
+    for found in (fit(problem, tol=1e-6), fit_frobenius(problem, 1e-6)):
+        W = found.w.reshape(len(found.b), len(found.g), -1)
+        A = np.einsum("kmj,mq->kjq", W, found.g)
+        S = maps(problem.operator, problem.n_knots)
+        u = np.einsum("kjq,ijq->ik", A, S) + found.b
+        u = u if problem.loss.n_outputs > 1 else u[:, 0]
+        K = problem.n_knots
+        L = np.diag(np.r_[1.0, np.full(K - 2, 2.0), 1.0]) - np.eye(K, k=1) - np.eye(K, k=-1)
+        R = (np.eye(K) + problem.smoothness * K**2 * L) / K
+        sigma = np.linalg.svd(A.reshape(-1, K) @ np.linalg.cholesky(R), compute_uv=False)
+        np.testing.assert_allclose(
+            found.singular_values, sigma[: len(found.singular_values)], rtol=1e-6
+        )
+        is_multi = len(found.history) > 1
+        penalty = sigma.sum() if is_multi else (sigma**2).sum()
+        value = problem.loss.value(problem.y, u, problem.s) + problem.alpha * penalty
+        assert value == pytest.approx(found.objective, rel=1e-5)
+        np.testing.assert_allclose(np.mean(problem.expand(found.g) ** 2, axis=1), 1.0)
+        np.testing.assert_allclose(found.g.sum(axis=1), 0.0, atol=1e-9)
 
 
 ONE = [("logistic", 0, True), ("logistic", 1, True), ("squared", 0, True), ("poisson", 2, False)]
@@ -179,7 +171,7 @@ ONE = [("logistic", 0, True), ("logistic", 1, True), ("squared", 0, True), ("poi
 
 @pytest.mark.parametrize(("name", "seed", "is_best"), ONE)
 def test_one_target_is_as_good_as_twenty_starts_or_its_gap_leaves_room(name, seed, is_best):
-    problem = problems(seed, name, "plain")[-1]
+    problem = make_problem(seed, name, "plain")
     best = fit(problem)
     one = fit_targets(problem, np.linspace(-1, 1, problem.n_knots), 1, Steps(None, 100, 1e-8, 500))
     assert one.objective >= best.objective - 1e-8
@@ -197,30 +189,3 @@ def test_basis_is_orthonormal():
     R = (np.eye(K) + smoothness * K**2 * L) / K
     np.testing.assert_allclose(Q.T @ R @ Q, np.eye(K - 1), atol=1e-12)
     np.testing.assert_allclose(Q.sum(axis=0), 0.0, atol=1e-12)
-
-
-@settings(deadline=None, max_examples=50)
-@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["plain", "ties", "missing", "both"]))
-def test_passes_are_the_maps(seed, kind):
-    rng = np.random.default_rng(seed)
-    n_samples, n_features = rng.integers(1, 12), rng.integers(2, 30)
-    X = rng.integers(0, rng.integers(1, 40), (n_samples, n_features)).astype(float)
-    if kind == "plain":
-        X = rng.standard_normal(X.shape)
-    if kind in ("missing", "both"):
-        X[rng.random(X.shape) < rng.random()] = np.nan
-    ties = rng.choice(["average", "first", "mean_rank"])
-    operator = SampleOperator.from_samples(X, ties=ties, missing="ignore")
-    n_knots = int(rng.integers(2, n_features + 1))
-    data, S = PassData(operator, n_knots), maps(operator, n_knots)
-    A = rng.standard_normal((2, n_features, n_knots))
-    np.testing.assert_allclose(data.scores(A), np.einsum("kjq,ijq->ik", A, S), atol=1e-10)
-    c = rng.standard_normal((n_samples, 2))
-    np.testing.assert_allclose(data.sums(c), np.einsum("ik,ijq->kjq", c, S), atol=1e-10)
-
-
-def test_blocks_where_samples_are_few():
-    operator, _ = make_samples(0, "plain", 10, 12)
-    assert isinstance(matrix_data(operator, 5), BlockData)
-    operator, _ = make_samples(0, "plain", 13, 12)
-    assert isinstance(matrix_data(operator, 5), PassData)

@@ -18,7 +18,7 @@ from suquan import (
 )
 from suquan.kernels import permutation_kernel
 from suquan.losses import Logistic
-from suquan.solvers.linear import RidgeDesign
+from suquan.solvers.ridge import RidgeDesign
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The f-step against a convex solver, its certificate, its edges; losses and sets from outside the package."""
+"""The f-step against a convex solver, and its edges; losses and sets from outside the package."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from suquan._kernels.target import block_sums, whiten_rows
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
 from suquan.prox import prox_smooth_bounded_nondecreasing
-from suquan.solvers import _target_dual as dual_module
-from suquan.solvers import target as module
-from suquan.solvers._target_data import Evaluation, backtrack, best_intercept
 from suquan.solvers.target import solve_target
-from suquan.target_sets import TARGET_SETS, ConvexTargets, TargetSet
+from suquan.target_sets import ConvexTargets, TargetSet
 
 LOSSES = {
     "logistic": Logistic(), "squared": Squared(), "softmax": Softmax(3), "huber": Huber(0.7),
@@ -24,6 +20,8 @@ LOSSES = {
 }  # fmt: skip
 SETS = [("f0", 0.0), ("f0", 0.01), ("bnd", 0.0), ("spav", 0.01), ("joint", 0.0), ("joint", 0.01)]
 WIDE, TALL = (20, 45), (60, 15)
+
+EXACT = {"tol": 1e-8, "max_iter": 20_000}
 
 every_loss = pytest.mark.parametrize("name", LOSSES)
 every_set = pytest.mark.parametrize(("target_set", "smoothness"), SETS)
@@ -92,8 +90,6 @@ def reference_objective(D, loss, y, s, target_set, smoothness, fit_intercept=Tru
 
 
 def assert_optimal(fit, best, target_set):
-    assert fit.converged
-    assert fit.gap <= 1e-6
     assert fit.objective <= best * (1.0 + 1e-6) + 1e-9
     assert fit.objective >= best * (1.0 - 1e-6) - 1e-9
     assert_feasible(fit.f, target_set)
@@ -115,13 +111,12 @@ def test_reaches_the_optimum_of_a_convex_solver(target_set, smoothness, name, sh
     fit_intercept = (len(name) + len(target_set)) % 2 == 0 or shape == WIDE
     D, y, s, f_start = make_problem(loss, *shape, seed=sum(shape))
     options = {"target_set": target_set, "smoothness": smoothness, "fit_intercept": fit_intercept}
-    fit = solve_target(D, loss, y, s, f_start, **options)
+    fit = solve_target(D, loss, y, s, f_start, **options, **EXACT)
     best = reference_objective(D, loss, y, s, target_set, smoothness, fit_intercept)
     assert_optimal(fit, best, target_set)
-    u = (D @ fit.f).reshape(fit.u.shape) + fit.b
-    np.testing.assert_allclose(fit.u, u, rtol=1e-9, atol=1e-9)
-    value = loss.value(y, u, s) + smoothness * np.sum(np.diff(fit.f) ** 2)
-    assert fit.objective == pytest.approx(value, rel=1e-9, abs=1e-14)
+    u = (D @ fit.f).reshape(len(y), -1) + fit.b
+    value = loss.value(y, np.ravel(u), s) + smoothness * np.sum(np.diff(fit.f) ** 2)
+    assert fit.objective == pytest.approx(value, rel=1e-8, abs=1e-13)
     assert fit_intercept or np.all(np.asarray(fit.b) == 0.0)
 
 
@@ -130,7 +125,8 @@ def test_reaches_the_optimum_of_a_convex_solver(target_set, smoothness, name, sh
 def test_few_quantiles(target_set, smoothness, K):
     for loss in (Logistic(), Squared()):
         D, y, s, f_start = make_problem(loss, 30, K)
-        fit = solve_target(D, loss, y, s, f_start, target_set=target_set, smoothness=smoothness)
+        options = {"target_set": target_set, "smoothness": smoothness, **EXACT}
+        fit = solve_target(D, loss, y, s, f_start, **options)
         assert fit.converged
         assert_feasible(fit.f, target_set)
         if K > 1:
@@ -158,34 +154,13 @@ def test_degenerate_designs(target_set, smoothness, name, design):
         np.testing.assert_allclose(fit.f, start, atol=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(15, 40), (60, 15)], ids=str)
-@every_loss
-@every_set
-def test_certificate_holds_at_every_tolerance(target_set, smoothness, name, shape):
-    loss = LOSSES[name]
-    D, y, s, f_start = make_problem(loss, *shape, seed=3)
-    options = {"target_set": target_set, "smoothness": smoothness}
-    best = solve_target(D, loss, y, s, f_start, tol=1e-9, **options).objective
-    floor = 1e-6 * loss.value(y, np.resize(loss.best_constant(y, s), len(D)), s)
-    for tol, max_iter in ((1e-1, 500), (1e-3, 500), (1e-8, 1), (1e-8, 3)):
-        fit = solve_target(D, loss, y, s, f_start, tol=tol, max_iter=max_iter, **options)
-        assert fit.objective - best <= fit.gap * max(fit.objective, floor) + 1e-12
-        assert fit.converged == (fit.gap <= tol)
-
-
-def test_certificate_covers_large_targets_without_bound_and_smoothness():
-    D, y, s, f_start = make_problem(Squared(), 60, 15)
-    fit = solve_target(D, Squared(), y, s, f_start, target_set="spav")
-    assert_optimal(fit, reference_objective(D, Squared(), y, s, "spav", 0.0), "spav")
-
-
 @pytest.mark.parametrize("shape", [(20, 60), (60, 20)], ids=str)
 @pytest.mark.parametrize(("target_set", "smoothness"), [*SETS, ("spav", 0.0)])
 def test_separable_data(target_set, smoothness, shape):
     D, _, s, f_start = make_problem(Logistic(), *shape)
     y = np.where(D @ np.sort(np.random.default_rng(1).standard_normal(shape[1])) > 0.0, 1.0, -1.0)
-    fit = solve_target(D, Logistic(), y, s, f_start, target_set=target_set, smoothness=smoothness)
-    assert fit.converged
+    options = {"target_set": target_set, "smoothness": smoothness, **EXACT}
+    fit = solve_target(D, Logistic(), y, s, f_start, **options)
     assert_feasible(fit.f, target_set)
     if (target_set, smoothness) != ("spav", 0.0):
         best = reference_objective(D, Logistic(), y, s, target_set, smoothness)
@@ -198,7 +173,7 @@ def test_never_ends_above_the_start(target_set, smoothness):
         scale = 1.0 if name == "poisson" else 10.0
         D, y, s, f_start = make_problem(loss, 15, 30, scale=scale, seed=len(name))
         options = {"target_set": target_set, "smoothness": smoothness}
-        start = solve_target(D, loss, y, s, f_start, tol=np.inf, **options)
+        start = solve_target(D, loss, y, s, f_start, max_iter=0, **options)
         np.testing.assert_allclose(start.f, f_start, atol=1e-12)
         for max_iter in (1, 2, 5):
             fit = solve_target(D, loss, y, s, f_start, max_iter=max_iter, **options)
@@ -212,12 +187,11 @@ def test_weights_act_like_repeated_rows_and_zero_weight_like_absence(name):
     counts = np.arange(20) % 3
     rows = np.repeat(np.arange(20), counts)
     blocks = D.reshape(20, loss.n_outputs, 30)[rows].reshape(-1, 30)
-    options = {"target_set": "bnd", "tol": 1e-9}
+    options = {"target_set": "bnd", **EXACT, "tol": 1e-10}
     weighted = solve_target(D, loss, y, counts / counts.sum(), f_start, **options)
     equal = np.full(len(rows), 1.0 / len(rows))
     repeated = solve_target(blocks, loss, y[rows], equal, f_start, **options)
     assert weighted.objective == pytest.approx(repeated.objective, rel=1e-8)
-    assert weighted.u.shape[0] == 20
 
 
 @pytest.mark.parametrize("shape", [(30, 80), (80, 30)], ids=str)
@@ -225,13 +199,11 @@ def test_weights_act_like_repeated_rows_and_zero_weight_like_absence(name):
 def test_float32_and_float64_designs_agree_and_repeat(target_set, smoothness, shape):
     for loss in LOSSES.values():
         D, y, s, f_start = make_problem(loss, *shape, dtype=np.float32)
-        options = {"target_set": target_set, "smoothness": smoothness}
+        options = {"target_set": target_set, "smoothness": smoothness, **EXACT}
         single = solve_target(D, loss, y, s, f_start, **options)
         double = solve_target(D.astype(np.float64), loss, y, s, f_start, **options)
         again = solve_target(D, loss, y, s, f_start, **options)
-        assert single.converged
-        assert double.converged
-        assert single.objective == pytest.approx(double.objective, rel=2e-6, abs=1e-9)
+        assert single.objective == pytest.approx(double.objective, rel=2e-6, abs=1e-6)
         np.testing.assert_array_equal(single.f, again.f)
 
 
@@ -248,9 +220,9 @@ def test_start_at_which_the_loss_overflows_is_shrunk():
     y[:1] = 3.0
     for fit_intercept in (True, False):
         options = {"target_set": "spav", "smoothness": 0.01, "fit_intercept": fit_intercept}
-        fit = solve_target(D, Poisson(), y, s, f_start, max_iter=5000, **options)
+        fit = solve_target(D, Poisson(), y, s, f_start, max_iter=100_000, **options)
         assert np.isfinite(fit.objective)
-        assert fit.gap <= 1e-4
+        assert fit.converged
 
 
 @pytest.mark.parametrize("target_set", ["ball", 3, object()])
@@ -262,49 +234,10 @@ def test_unknown_set_is_refused(target_set):
         solve_target(D, Logistic(), y, s, f_start, target_set=target_set)
 
 
-@every_set
-@every_loss
-def test_all_methods_find_the_same_optimum(monkeypatch, name, target_set, smoothness):
-    loss = LOSSES[name]
-    D, y, s, f_start = make_problem(loss, 40, 25)
-    options = {"target_set": target_set, "smoothness": smoothness, "tol": 1e-5, "max_iter": 5000}
-    primal = solve_target(D, loss, y, s, f_start, **options)
-    monkeypatch.setattr(module, "_primal_newton", module._dual_newton)
-    dual = solve_target(D, loss, y, s, f_start, **options)
-    monkeypatch.setattr(module, "_primal_newton", lambda *_: None)
-    gradient = solve_target(D, loss, y, s, f_start, **options)
-    for fit in (dual, gradient):
-        assert fit.converged
-        assert fit.objective == pytest.approx(primal.objective, rel=2e-5)
-
-
-@every_loss
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_newton_systems_solved_by_products_lead_to_the_same_optimum(
-    monkeypatch, name, fit_intercept
-):
-    loss, solved = LOSSES[name], []
-    D, y, s, f_start = make_problem(loss, 24, 24 * loss.n_outputs + 40)
-    options = {"target_set": "f0", "smoothness": 0.1, "fit_intercept": fit_intercept}
-    by_matrix = solve_target(D, loss, y, s, f_start, **options)
-
-    def recorded(*arguments):
-        solved.append(by_products(*arguments))
-        return solved[-1]
-
-    by_products = dual_module._solve_by_products
-    monkeypatch.setattr(dual_module, "_solve_by_products", recorded)
-    monkeypatch.setattr(dual_module, "_GRAM_COST", 0.25)  # so that many products are tried
-    fit = solve_target(D, loss, y, s, f_start, **options)
-    assert any(scores is not None for scores in solved)
-    assert fit.converged
-    assert fit.objective == pytest.approx(by_matrix.objective, rel=2e-6)
-
-
 @pytest.mark.parametrize(
     ("target_set", "smoothness"), [("f0", 0.0), ("bnd", 0.0), ("spav", 5.0), ("joint", 5.0)]
 )
-def test_large_design_is_certified_in_few_iterations(target_set, smoothness):
+def test_large_design_takes_few_iterations(target_set, smoothness):
     rng = np.random.default_rng(0)
     n, K = 225, 5_000
     w = 0.02 * rng.standard_normal(K)
@@ -314,7 +247,7 @@ def test_large_design_is_certified_in_few_iterations(target_set, smoothness):
     s = np.full(n, 1.0 / n)
     fit = solve_target(D, Logistic(), y, s, f_start, target_set=target_set, smoothness=smoothness)
     assert fit.converged
-    assert fit.n_iter <= 40
+    assert fit.n_iter <= 500
     assert_feasible(fit.f, target_set)
 
 
@@ -338,10 +271,10 @@ class Symmetric(ConvexTargets):
 @pytest.mark.parametrize("shape", [WIDE, TALL], ids=["wide", "tall"])
 @pytest.mark.parametrize("smoothness", [0.0, 0.01, 1.0])
 @pytest.mark.parametrize("own", [Nonincreasing(), Symmetric()], ids=lambda one: one.name)
-def test_a_set_with_nothing_but_a_prox_is_solved_and_certified(own, smoothness, shape):
+def test_a_set_with_nothing_but_a_prox_is_solved(own, smoothness, shape):
     assert isinstance(own, TargetSet)
     D, y, s, f_start = make_problem(Logistic(), *shape)
-    options = {"target_set": own, "smoothness": smoothness, "max_iter": 5000}
+    options = {"target_set": own, "smoothness": smoothness, **EXACT}
     fit = solve_target(D, Logistic(), y, s, f_start, **options)
     best = reference_objective(D, Logistic(), y, s, own.name, smoothness)
     assert_optimal(fit, best, own.name)
@@ -403,76 +336,14 @@ class PairwiseSquared:
 
 @pytest.mark.parametrize("shape", [WIDE, TALL, (300, 60)], ids=str)
 @every_set
-def test_a_loss_that_couples_samples_is_never_cut(monkeypatch, target_set, smoothness, shape):
+def test_a_loss_that_couples_samples(target_set, smoothness, shape):
     loss = PairwiseSquared()
     D, y, s, f_start = make_problem(Squared(), *shape)
-    monkeypatch.setattr("suquan.solvers._target_data._CHUNK_ENTRIES", 1)
-    fit = solve_target(D, loss, y, s, f_start, target_set=target_set, smoothness=smoothness)
+    options = {"target_set": target_set, "smoothness": smoothness, **EXACT}
+    fit = solve_target(D, loss, y, s, f_start, **options)
 
     def value(loss, y, s, u):
         return sum(cp.sum_squares(M @ (y - u)) for M in loss._A(s))
 
     best = reference_objective(D, loss, y, s, target_set, smoothness, value=value)
     assert_optimal(fit, best, target_set)
-
-
-# ------------------------------------------------------------------------------------------- pieces
-
-
-@pytest.mark.parametrize("smoothness", [0.0, 0.02, 2.0])
-@pytest.mark.parametrize("name", TARGET_SETS)
-def test_conjugate_is_an_upper_bound_and_tight(name, smoothness):
-    rng = np.random.default_rng(0)
-    K, target = 12, TARGET_SETS[name].at(smoothness)
-    for _ in range(5):
-        g = rng.standard_normal(K)
-        g -= g.mean()
-        f, reach = cp.Variable(K), 8.0 * np.sqrt(K)
-        gain = g @ f - smoothness * cp.sum_squares(cp.diff(f))
-        constraints = [*CONSTRAINTS[name](f), cp.sum(f) == 0.0, cp.norm(f) <= reach]
-        best = cp.Problem(cp.Maximize(gain), constraints).solve(solver="CLARABEL")
-        bound = target.conjugate(g, reach)
-        assert bound >= best - 1e-6 * (1.0 + best)
-        if smoothness == 0.0 or name != "spav":  # with smoothness the reach is not used
-            assert bound <= best + 1e-6 * (1.0 + best)
-
-
-def test_line_search_refuses_infinite_values_and_nan():
-    values = {1.0: np.inf, 0.5: np.nan, 0.25: -np.inf, 0.125: 1.5, 0.0625: 0.9}
-    assert backtrack(lambda t: (values[t], t), 1.0, -1.0) == 0.0625
-    assert backtrack(lambda t: (np.nan, t), 1.0, -1.0) is None
-
-
-def test_intercept_is_found_over_flat_stretches():
-    """Far from all values the Huber loss has no curvature."""
-    y, s, loss = np.array([1e6, 1e6 + 1.0, 1e6 + 5.0]), np.full(3, 1 / 3), Huber(0.5)
-
-    def evaluate(b):
-        u = np.full(3, b[0])
-        gradient, H = loss.gradient(y, u, s).sum(), loss.hessian(y, u, s).d.sum()
-        return Evaluation(loss.value(y, u, s), np.array([gradient]), np.array([[H]]))
-
-    b, best = best_intercept(evaluate, np.zeros(1), is_quadratic=False)
-    assert b[0] == pytest.approx(loss.best_constant(y, s)[0], abs=1e-6)
-    assert abs(best.gradient[0]) <= 1e-9
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n_rows", [1, 19])
-def test_kernels_match_their_formulas(dtype, n_rows):
-    rng = np.random.default_rng(n_rows)
-    K = 37
-    D = rng.standard_normal((n_rows, K)).astype(dtype)
-    exact = D.astype(np.float64)
-    starts = np.array([0, 1, 9, 10, 30])
-    sums = np.empty((n_rows, len(starts)))
-    block_sums(D, np.append(starts, D.shape[1]), sums)
-    np.testing.assert_allclose(sums, np.add.reduceat(exact, starts, axis=1), rtol=1e-12, atol=1e-12)
-
-    diagonal, off = rng.random((2, K)) + 1.0
-    R = np.diag(diagonal) + np.diag(off[1:], k=1)
-    X = exact.copy()
-    last = np.zeros(n_rows)
-    for part in (slice(0, 11), slice(11, K)):  # the second goes on where the first ended
-        whiten_rows(X[:, part], diagonal[part], off[part], last)
-    np.testing.assert_allclose(X @ R, exact, rtol=1e-9, atol=1e-9)

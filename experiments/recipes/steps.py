@@ -69,7 +69,7 @@ def solve_increments(D, loss, y, s, g, Q, strength, *, monotone=True) -> TargetF
         options={"maxiter": 500, "ftol": 1e-10, "gtol": 1e-8},
     )
     d, b = found.x[:-1], found.x[-1]
-    return TargetFit(C @ d, b, A @ d + b, float(found.fun), int(found.nit), 0.0, True)
+    return TargetFit(C @ d, b, float(found.fun), int(found.nit), 0.0, True)
 
 
 @contextmanager

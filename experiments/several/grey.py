@@ -7,6 +7,7 @@ does. Pictures and labels come in, scores of other pictures go out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +18,14 @@ from scipy.sparse import csr_array
 from suquan.losses import Logistic
 from suquan.matrix_model import MatrixProblem, fit_targets
 from suquan.objective import Steps
-from suquan.solvers.matrix_data import PassData
+from suquan.solvers.matrix_data import Curves
+from suquan.solvers.ridge import LinearFit
 from suquan.targets import knot_positions, read_at_grid
 
 N_LEVELS = 256  # of grey
 
 
-class GreyData(PassData):
+class GreyData(Curves):
     """Pictures as maps of curves over grey values, in place of ranked samples.
 
     Parameters
@@ -33,24 +35,27 @@ class GreyData(PassData):
     """
 
     def __init__(self, X: np.ndarray, n_knots: int):
-        self.operator: Any = SimpleNamespace(
+        operator: Any = SimpleNamespace(
             n_samples=len(X), n_features=X.shape[1], codes=X, is_constant=False
         )
-        self.n_knots = n_knots
+        super().__init__(operator, n_knots)
         self.S = read_knots(X, n_knots)
 
-    def _copies(self, G: np.ndarray, dtype: Any) -> np.ndarray:
-        """Pictures through the curves G, of shape (n_samples, n_targets · n_features)."""
-        curves = [read_at_grid(g, N_LEVELS).astype(dtype) for g in G.T]
-        return np.hstack([curve[self.operator.codes] for curve in curves])
+    def copies(self, G: np.ndarray) -> Iterator[np.ndarray]:
+        """Pictures through each of the curves, of shape (n_samples, n_features)."""
+        for g in G.T:
+            yield read_at_grid(g, N_LEVELS).astype(np.float32)[self.operator.codes]
 
-    def scores(self, A: np.ndarray) -> np.ndarray:
-        """⟨A_k, S_i⟩ for A of shape (n_vectors, n_features, n_knots), of shape (n_samples, n_vectors)."""
-        return np.column_stack([self.S @ np.ravel(one) for one in A])
+    def factor(self, fit: LinearFit, G: np.ndarray) -> np.ndarray:
+        """W of a fit at the curves G."""
+        if fit.w is not None:
+            return super().factor(fit, G)
+        return np.stack([fit.dual @ A for A in self.copies(G)], axis=1)
 
-    def sums(self, c: np.ndarray) -> np.ndarray:
-        """Σ_i c_ik S_i for c of shape (n_samples, n_vectors), of shape (n_vectors, n_features, n_knots)."""
-        return np.stack([self.S.T @ one for one in c.T]).reshape(c.shape[1], -1, self.n_knots)
+    def sum_gram(self, c: np.ndarray, G: np.ndarray) -> np.ndarray:
+        """Σ_k GᵀMₖᵀMₖG for the sums M_k = Σ_i c_ik S_i, of shape (n_targets, n_targets)."""
+        sums = [(self.S.T @ one).reshape(-1, self.n_knots) @ G for one in c.T]
+        return np.sum([M.T @ M for M in sums], axis=0)
 
     def rows(self, W: np.ndarray) -> np.ndarray:
         """Vectors S_iᵀ w_kl, of shape (n_samples, n_outputs, n_targets, n_knots)."""

@@ -74,7 +74,7 @@ from suquan.model_selection import alpha_grid, choose, make_candidates, smoothne
 from suquan.objective import W_TOL, Splits, make_design
 from suquan.ranking import column_moments, deviations, mean_and_variance, row_names
 from suquan.sample_checks import tell_duplicates, torn_duplicates
-from suquan.solvers.linear import RidgeDesign
+from suquan.solvers.ridge import RidgeDesign
 from suquan.statistics import Difference
 from suquan.survival import RiskGroups, as_outcome, exchange_labels
 from suquan.target_sets import TargetSet

@@ -227,10 +227,6 @@ class CoxCurvature:
         out[self.order] = self.sorted_diagonal
         return out
 
-    def take(self, samples: Any) -> CoxCurvature:
-        """Refused: the loss is no sum over samples."""
-        raise NotImplementedError("Cox's loss couples samples; its curvature has no parts.")
-
     def _pass(self, kernel: Any, x: Array) -> Array:
         x = np.ascontiguousarray(x)
         columns = x.reshape(len(self.order), -1)

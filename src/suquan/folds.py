@@ -122,9 +122,10 @@ class RankedData(Samples):
         of every training set are in their own way.
         """
         n_samples, n_features = self.operator.n_samples, self.operator.n_features
+        candidates = [c for c in candidates if not c.method.norm]
         numbers = {c.method.knots(settings.n_knots, n_features) for c in candidates}
         n_knots = min(numbers, default=n_features)
-        n_rounds = n_folds * sum(max(c.max_rounds, bool(c.method.norm)) for c in candidates)
+        n_rounds = n_folds * sum(c.max_rounds for c in candidates)
         pays = n_knots < n_features and n_samples <= min(n_features, n_rounds)
         unfit = settings.l1_ratio > 0 or settings.feature_scaling != "none"
         if not pays or unfit or len(numbers) > 1:
@@ -185,12 +186,8 @@ class RankedData(Samples):
             c._replace(alpha=c.alpha / of_alpha, smoothness=c.smoothness / of_smoothness)
             for c in candidates
         ]
-        if self.grams is not None:
-            problem = (
-                problem.with_blocks(self.grams)
-                if settings.method.norm
-                else KnotProblem(**vars(problem), grams=self.grams)
-            )
+        if self.grams is not None and not settings.method.norm:
+            problem = KnotProblem(**vars(problem), grams=self.grams)
         learn = partial(learn_target, X, operator=self.operator, sample_weight=self.weights)
         g = make_start(settings, X.shape[1], problem.n_knots, learn)
         problem = scale_features(settings, problem, g)

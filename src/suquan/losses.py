@@ -41,26 +41,17 @@ _ROUNDING = 1e-9
 
 
 class Curvature(Protocol):
-    """Hessian H = A Aᵀ of a weighted loss in its n_scores scores, positive semidefinite.
+    """Hessian H of a weighted loss in its n_scores scores, positive semidefinite.
 
-    Vectors x, v have shape (n_scores,) or (n_scores, n_columns), the outputs of a sample side by side.
-    Products have the type of x and v.
+    Vectors x have shape (n_scores,) or (n_scores, n_columns), the outputs of a sample side by side. Products
+    have the type of x.
     """
 
     def product(self, x: Array) -> Array:
         """H x."""
 
-    def root(self, v: Array) -> Array:
-        """A v."""
-
-    def root_adjoint(self, x: Array) -> Array:
-        """Aᵀ x."""
-
     def diagonal(self) -> Array:
         """Diagonal of H, of shape (n_scores,)."""
-
-    def take(self, samples: Any) -> Curvature:
-        """The same for some samples, where the loss is a sum over samples."""
 
 
 @runtime_checkable
@@ -76,8 +67,8 @@ class Loss(Protocol):
     is_quadratic : bool
         Whether the curvature is the same at all scores, so that Newton's model is exact.
     couples_samples : bool
-        Whether the curvature has entries between samples, so that it must not be cut into parts. Such a loss
-        also has ``separate(y, parts)``: labels of samples that are to be compared within the parts only.
+        Whether the curvature has entries between samples, so that blocks of them cannot be added up. Such a
+        loss also has ``separate(y, parts)``: labels of samples that are to be compared within the parts only.
 
     Two more are optional: ``has_intercept``, False where shifts of all scores change nothing, so that no
     intercept is fitted; and ``fold_classes(y, n_folds)``, classes of which every fold gets its share.
@@ -136,63 +127,29 @@ class DiagonalCurvature:
         """D x."""
         return _rows(self.d, x) * x
 
-    def root(self, v: Array) -> Array:
-        """D^½ v."""
-        return _rows(np.sqrt(self.d), v) * v
-
-    root_adjoint = root
-
     def diagonal(self) -> Array:
         """The vector d."""
         return self.d
 
-    def take(self, samples: Any) -> DiagonalCurvature:
-        """Curvature of some samples."""
-        return DiagonalCurvature(self.d[samples])
-
 
 @dataclass(frozen=True)
 class SoftmaxCurvature:
-    """H = s_i (diag(π_i) − π_i π_iᵀ) for every sample i, with π and s.
-
-    diag(π) − π πᵀ = diag(√π) (I − √π √πᵀ) diag(√π), and the middle is a projection.
-    """
+    """H = s_i (diag(π_i) − π_i π_iᵀ) for every sample i, with π and s."""
 
     probabilities: Array
     s: Array
 
-    def _per_sample(self, x: Array) -> Array:
-        return x.reshape(*self.probabilities.shape, -1)
-
-    def _factors(self, x: Array) -> tuple[Array, Array]:
-        """√π and √s √π, to multiply arrays of shape (n_samples, n_outputs, n_columns)."""
-        root = np.sqrt(self.probabilities)[:, :, None].astype(x.dtype, copy=False)
-        return root, np.sqrt(self.s)[:, None, None].astype(x.dtype, copy=False) * root
-
     def product(self, x: Array) -> Array:
         """H x."""
-        return self.root(self.root_adjoint(x))
-
-    def root(self, v: Array) -> Array:
-        """√s diag(√π) (I − √π √πᵀ) v."""
-        p, q = self._factors(v)
-        rows = self._per_sample(v)
-        return (q * (rows - p * np.sum(p * rows, axis=1, keepdims=True))).reshape(v.shape)
-
-    def root_adjoint(self, x: Array) -> Array:
-        """√s (I − √π √πᵀ) diag(√π) x."""
-        p, q = self._factors(x)
-        rows = q * self._per_sample(x)
-        return (rows - p * np.sum(p * rows, axis=1, keepdims=True)).reshape(x.shape)
+        p = self.probabilities[:, :, None].astype(x.dtype, copy=False)
+        rows = x.reshape(*self.probabilities.shape, -1)
+        weighted = p * self.s[:, None, None].astype(x.dtype, copy=False)
+        return (weighted * (rows - np.sum(p * rows, axis=1, keepdims=True))).reshape(x.shape)
 
     def diagonal(self) -> Array:
         """s π (1 − π)."""
         p = self.probabilities
         return (self.s[:, None] * p * (1.0 - p)).ravel()
-
-    def take(self, samples: Any) -> SoftmaxCurvature:
-        """Curvature of some samples."""
-        return SoftmaxCurvature(self.probabilities[samples], self.s[samples])
 
 
 def _rows(d: Array, x: Array) -> Array:

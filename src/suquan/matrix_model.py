@@ -16,8 +16,7 @@ one ridge problem. Both have a duality gap, that of "multi" to the convex proble
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -26,9 +25,17 @@ import numpy as np
 from suquan.losses import Loss
 from suquan.objective import FLOAT64_ENTRIES, JointFit, Steps, intercept_only
 from suquan.ranking import SampleOperator
-from suquan.solvers._products import cholesky, cholesky_solve, one_blas_thread
-from suquan.solvers.matrix_data import BlockData, matrix_data
-from suquan.solvers.newton import Point, damped_curvature, ignores_shifts, negligible, newton
+from suquan.solvers._products import one_blas_thread
+from suquan.solvers.matrix_data import Curves
+from suquan.solvers.ridge import (
+    LinearFit,
+    Minimised,
+    Preconditioner,
+    damped_curvature,
+    ignores_shifts,
+    negligible,
+    newton,
+)
 from suquan.targets import read_at_grid
 
 # Accuracy of the target step and of intercepts, which are cheap, and bounds on that of the W-step, which is as
@@ -87,19 +94,11 @@ class MatrixProblem:
     smoothness: float
     fit_intercept: bool
     norm: str
-    # The data, made once for this problem and for those with other penalties.
-    _made: dict[str, Any] = field(default_factory=dict, repr=False)
-
-    def with_blocks(self, blocks: np.ndarray) -> MatrixProblem:
-        """The same problem through known blocks of knots of all pairs of its samples."""
-        return replace(self, _made={"data": BlockData(self.operator, blocks)})
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Curves:
         """All that the fit asks of the samples."""
-        if "data" not in self._made:
-            self._made["data"] = matrix_data(self.operator, self.n_knots)
-        return self._made["data"]
+        return Curves(self.operator, self.n_knots)
 
     @cached_property
     def basis(self) -> np.ndarray:
@@ -157,10 +156,12 @@ class _State:
 # -- one ridge problem over shared coefficients -----------------------------------------------------
 
 
-class SharedProblem:
-    """Ridge problem whose coefficients h all outputs share, with an intercept each, for Newton's method.
+class SharedCoefficients:
+    """Sums over samples of one fit whose coefficients h all outputs share, with an intercept each.
 
         min over (h, b)   L(D h + b) + ½ alpha ‖h‖²
+
+    What :class:`suquan.solvers.ridge.Batch` is where every output has its own.
 
     Parameters
     ----------
@@ -170,63 +171,54 @@ class SharedProblem:
         Scores to which those of the coefficients are added.
     """
 
-    max_products = 4
-
     def __init__(self, problem: MatrixProblem, D: np.ndarray, offset: Any = 0.0):
-        self.offset = offset
-        self.loss, self.y, self.s = problem.loss, problem.y, problem.s
-        n_outputs = self.loss.n_outputs
-        n_intercepts = n_outputs if problem.fit_intercept else 0
-        ones = np.tile(np.eye(n_outputs, n_intercepts), (len(self.y), 1))
-        self.X = np.hstack([D, ones])
-        self.penalty = np.r_[np.full(D.shape[1], problem.alpha), np.zeros(n_intercepts)]
-        self.balanced = ignores_shifts(self.loss, self.y, self.s)
+        self.loss, self.y, self.s, self.offset = problem.loss, problem.y, problem.s, offset
+        n_outputs, self.alpha = self.loss.n_outputs, 0.5 * problem.alpha
+        ones = np.tile(
+            np.eye(n_outputs, n_outputs if problem.fit_intercept else 0), (len(self.y), 1)
+        )
+        self.X, self.n_columns, self.balanced = np.hstack([D, ones]), D.shape[1], False
+        self.ignores_shifts = ignores_shifts(self.loss, self.y, self.s)
 
-    def solve(self, h: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Point, int]:
-        """Best h and b from a start, the point and the Newton steps."""
-        theta = np.r_[h, b[: self.X.shape[1] - len(h)]]
-        start = self.evaluate(None, theta[None, None])
-        floor = negligible(self.loss, self.y, self.s)
-        ((point, n_iter, _),) = newton(self, start, floor, _STEP_TOL, 100)
-        theta = point.theta[0]
-        b = np.zeros_like(b)
-        b[: len(theta) - len(h)] = theta[len(h) :]
-        b -= b.mean() if self.balanced else 0.0
-        return theta[: len(h)], b, point, n_iter
+    def solve(self, h: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Minimised]:
+        """Best h and b from a start, and how they were found."""
+        theta = np.r_[h, b[: self.X.shape[1] - len(h)]][None, None]
+        floor, kept = negligible(self.loss, self.y, self.s), Preconditioner(0)
+        found = newton(self, kept, theta, self.alpha, floor, _STEP_TOL, 100)
+        theta, best = found.theta[0, 0], np.zeros_like(b)
+        best[: len(theta) - len(h)] = theta[len(h) :]
+        best -= best.mean() if self.ignores_shifts else 0.0
+        return theta[: len(h)], best, found
 
-    def evaluate(self, fits: Any, theta: np.ndarray) -> list[Point]:
-        """Objective at theta."""
-        at = theta[0, 0]
-        u = self.X @ at + self.offset
-        value = self.loss.value(self.y, u, self.s) + 0.5 * float(self.penalty @ at**2)
-        return [Point(theta[0], value, u)]
+    def scores(self, theta):
+        """Scores without the offset, in which they are linear."""
+        return (self.X @ theta[0, 0])[None]
 
-    def gradients(self, fits: Any, points: list[Point]) -> np.ndarray:
-        """Gradient of the objective."""
-        (point,) = points
-        slopes = self.loss.gradient(self.y, point.u, self.s)
-        return (slopes @ self.X + self.penalty * point.theta[0])[None, None]
+    def values(self, fits, u):
+        """Loss."""
+        return np.array([self.loss.value(self.y, u[0] + self.offset, self.s)])
 
-    def _matrix(self, point: Point) -> np.ndarray:
-        curvature = damped_curvature(self.loss, self.y, point.u, self.s, point.damping)
-        root = curvature.root_adjoint(self.X)
-        H = root.T @ root + np.diag(self.penalty)
-        if (
-            self.balanced
-        ):  # steps do not go along the shift of all outputs, in which the loss is flat
-            n_coefficients = np.count_nonzero(self.penalty)
-            H[n_coefficients:, n_coefficients:] += 1.0
-        return H
+    def gradients(self, fits, u):
+        """Its gradient."""
+        return (self.loss.gradient(self.y, u[0] + self.offset, self.s) @ self.X)[None, None]
 
-    def hessian(self, fits: Any, points: list[Point]) -> Callable:
-        """Products with the Hessian."""
-        self._hessian = self._matrix(points[0])
-        return lambda V: V @ self._hessian
+    def spread(self, fits, u, damping):
+        """Never asked for: the moments are small."""
+        raise NotImplementedError
 
-    def preconditioner(self, fits: Any, points: list[Point]) -> Callable:
-        """Products with its inverse."""
-        factor = cholesky(self._matrix(points[0]))
-        return lambda V: cholesky_solve(factor, V[0, 0])[None, None]
+    def product(self, fits, u, damping):
+        """Products with its Hessian."""
+        H = self.moments(fits, u, damping)
+        return lambda V: V @ H
+
+    def curvatures(self, fits, u, damping):
+        """1: the moments are the Hessian itself."""
+        return np.ones(1)
+
+    def moments(self, fits, u, damping):
+        """Hessian of the loss in (h, b)."""
+        at = self.loss, self.y, u[0] + self.offset, self.s, float(damping[0])
+        return self.X.T @ damped_curvature(*at).product(self.X)
 
 
 # -- certificate ------------------------------------------------------------------------------------
@@ -243,23 +235,24 @@ def _dual_point(problem: MatrixProblem, u: np.ndarray) -> np.ndarray:
 def _recentred(problem: MatrixProblem, u: np.ndarray) -> np.ndarray:
     """Scores with the best intercepts on top of them, to the accuracy of their gradient."""
     n_outputs = problem.loss.n_outputs
-    shared = SharedProblem(problem, np.empty((len(u), 0)), u)
-    point = shared.solve(np.zeros(0), np.zeros(n_outputs))[2]
-    size, best = np.inf, point
+    shared = SharedCoefficients(problem, np.empty((len(u), 0)), u)
+    theta, size = shared.solve(np.zeros(0), np.zeros(n_outputs))[2].theta, np.inf
+    best = scores = shared.scores(theta)
     while True:  # values do not tell the last digits apart, gradients do
-        gradient = shared.gradients(None, [point])
+        gradient = shared.gradients(None, scores)
         if not np.abs(gradient).max() < 0.5 * size:
-            return best.u
-        size, best = np.abs(gradient).max(), point
-        step = shared.preconditioner(None, [point])(gradient)
-        (point,) = shared.evaluate(None, point.theta[None] - step)
+            return best[0] + u
+        size, best = np.abs(gradient).max(), scores
+        H = shared.moments(None, scores, np.zeros(1))
+        theta = theta - np.linalg.lstsq(H, gradient[0, 0], rcond=1e-12)[0]
+        scores = shared.scores(theta)
 
 
 def _certificate(problem: MatrixProblem, state: _State) -> tuple[float, np.ndarray, np.ndarray]:
     """Gap of the trace norm; singular values of Σ_i θ_i S_i Q over alpha, and its right singular vectors."""
     Q, alpha = problem.basis, problem.alpha
     theta = _dual_point(problem, state.u)
-    values, vectors = np.linalg.eigh(Q.T @ problem.data.sum_gram(theta) @ Q)
+    values, vectors = np.linalg.eigh(problem.data.sum_gram(theta, Q))
     norms = np.sqrt(np.maximum(values[::-1], 0.0)) / alpha
     theta *= min(1.0, 1.0 / max(norms[0], 1e-300))
     gap = state.objective + _conjugate(problem, theta)
@@ -308,7 +301,7 @@ def fit_matrix(problem: MatrixProblem, steps: Steps) -> MatrixFit:
     design = problem.data.w_design(Q, problem.fit_intercept)
     fit = design.solve(loss, problem.y, problem.s, alpha, tol=_W_TOL[0], max_iter=steps.max_iter)
     theta = _dual_point(problem, fit.u)
-    norm = float(np.sum(problem.data.sum_gram(theta) * (Q @ Q.T)))
+    norm = float(np.trace(problem.data.sum_gram(theta, Q)))
     gap = fit.objective + _conjugate(problem, theta) + norm / (4.0 * alpha)
     unfinished = _unfinished(gap, tol, fit.objective)
     W = problem.data.factor(fit, Q)
@@ -424,7 +417,8 @@ def _w_step(
     """Best W and b at the targets Q H, from the state, and the Newton steps."""
     data, G, start = problem.data, problem.basis @ H, None
     if state is not None:
-        start = data.start(data.times(state.W, np.eye(state.H.shape[1], H.shape[1])), state.b)
+        W = _times(state.W, np.eye(state.H.shape[1], H.shape[1]))
+        start = LinearFit(W.reshape(len(W), -1), state.b, np.empty(0), np.inf, 0, np.inf, False)
     design = data.w_design(G, problem.fit_intercept)
     fit = design.solve(
         problem.loss, problem.y, problem.s, 0.5 * problem.alpha,
@@ -438,15 +432,22 @@ def _target_step(problem: MatrixProblem, state: _State) -> tuple[_State, int]:
     """Best targets and b at W, and the Newton steps."""
     r, m = state.H.shape
     D = (problem.data.rows(state.W) @ problem.basis).reshape(-1, m * r)
-    h, b, point, n_iter = SharedProblem(problem, D).solve(state.H.T.ravel(), state.b)
-    loss = problem.loss.value(problem.y, point.u, problem.s)
-    after = _balanced(problem, state.W, h.reshape(m, r).T, b, point.u, loss)
+    h, b, found = SharedCoefficients(problem, D).solve(state.H.T.ravel(), state.b)
+    u = found.u[0]
+    loss = problem.loss.value(problem.y, u, problem.s)
+    after = _balanced(problem, state.W, h.reshape(m, r).T, b, u, loss)
+    n_iter = int(found.n_iter[0])
     return (after if after.objective <= (1.0 + _ROUNDING) * state.objective else state), n_iter
+
+
+def _times(W: np.ndarray, T: np.ndarray) -> np.ndarray:
+    """W T: other combinations of the targets' coefficients."""
+    return np.einsum("klj,lm->kmj", W, T)
 
 
 def _balanced(problem, W: Any, H: np.ndarray, b: np.ndarray, u: np.ndarray, loss: float) -> _State:
     """Factors of W Hᵀ with the singular values shared out evenly, less those that are rounding."""
-    gram = problem.data.gram(W)
+    gram = np.einsum("klj,kmj->lm", W, W)
     norms = np.sqrt(np.maximum(np.diagonal(gram), 1e-300))
     values, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T * norms
@@ -454,7 +455,7 @@ def _balanced(problem, W: Any, H: np.ndarray, b: np.ndarray, u: np.ndarray, loss
     kept = sigma > _ROUNDING * sigma[0]
     kept[0] = True
     sigma, V = np.maximum(sigma[kept], 1e-300), Vt[kept].T
-    W = problem.data.times(W, H.T @ V / np.sqrt(sigma))
+    W = _times(W, H.T @ V / np.sqrt(sigma))
     objective = loss + problem.alpha * float(sigma.sum())
     if not sigma[0] > 1e-300 and np.any(u != u[0]):
         objective = np.inf  # the norm of W was lost to rounding
@@ -476,9 +477,7 @@ def _result(
     scale = np.sqrt(np.mean(problem.expand(G.T) ** 2, axis=1))
     ramp = np.arange(len(G)) - 0.5 * (len(G) - 1)
     scale *= np.where(ramp @ G < 0.0, -1.0, 1.0)
-    W = problem.data.weights(
-        problem.data.times(state.W, np.eye(len(state.sigma), len(sigma)) * scale)
-    )
+    W = _times(state.W, np.eye(len(state.sigma), len(sigma)) * scale)
     shares = np.cumsum(sigma**2) / np.sum(sigma**2)
     n_shown = len(sigma)
     if problem.norm == "frobenius":

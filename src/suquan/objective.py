@@ -22,14 +22,17 @@ import numpy as np
 from suquan.losses import Loss, labels_apart
 from suquan.ranking import SampleOperator
 from suquan.solvers.elastic_net import solve_elastic_net
-from suquan.solvers.linear import LinearFit, RidgeDesign
+from suquan.solvers.ridge import LinearFit, RidgeDesign
 from suquan.solvers.target import TargetFit, solve_target
 from suquan.targets import knot_positions, read_at_grid
 
 # Up to this many entries designs are kept in float64; larger ones in float32, to save memory and time.
 FLOAT64_ENTRIES = 1 << 16
-# Relative accuracy of the w-step, which is cheap; the f-step's is the user's.
-W_TOL = 1e-10
+# Relative accuracy of the w-step, which is cheap; with an l1 penalty, where it is less so; and of the f-step,
+# in units of the user's: J is flat around the best target, which is not found where J is just small enough.
+W_TOL, L1_TOL, F_TOL = 1e-10, 1e-8, 0.1
+# Iterations of the f-step, which are cheap, in units of the user's bound.
+_F_ITER = 10
 # Mean square below which a target counts as collapsed to 0.
 _DEGENERATE = 1e-8
 # Two evaluations of J through the designs of the two steps may differ by their rounding.
@@ -39,7 +42,7 @@ Splits = list[tuple[np.ndarray, np.ndarray]]
 
 
 class Design(Protocol):
-    """What the rounds ask of normalised samples: w-steps, in the notation of :mod:`suquan.solvers.linear`.
+    """What the rounds ask of normalised samples: w-steps, in the notation of :mod:`suquan.solvers.ridge`.
 
     Ridge and elastic net have one each; samples known by their Gram matrix or as blocks on Dask have their own.
     """
@@ -138,6 +141,13 @@ class JointProblem:
             operator.adjoint(w[k], knots=knots, out=out[k :: len(w)])
         return out
 
+    def f_step(self, D: Any, y: Any, s: Any, g: np.ndarray, **options: Any) -> TargetFit:
+        """Best target and intercept for rows of :meth:`f_design`, their labels and weights, from g."""
+        return solve_target(
+            D, self.loss, y, s, g,
+            smoothness=self.node_smoothness, fit_intercept=self.fit_intercept, **options,
+        )  # fmt: skip
+
     def penalty(self, w: Any) -> float:
         """alpha·Ω(w)."""
         ridge = (1.0 - self.l1_ratio) * float(np.sum(w * w))
@@ -180,7 +190,7 @@ class ElasticNetDesign:
         """One fit."""
         return solve_elastic_net(
             self.A, loss, y, s, alpha, self.l1_ratio,
-            fit_intercept=self.fit_intercept, tol=tol, max_iter=max_iter, start=start,
+            fit_intercept=self.fit_intercept, tol=max(tol, L1_TOL), max_iter=max_iter, start=start,
         )  # fmt: skip
 
     def solve_many(self, loss, y, S, alpha, *, tol, max_iter):
@@ -397,12 +407,11 @@ def fit_grid(
         path = design.solve_path(
             problem.loss, problem.y, problem.s, alphas, tol=W_TOL, max_iter=steps.max_iter
         )
-        firsts = {(alpha, False): _released(fit) for alpha, fit in zip(alphas, path, strict=True)}
+        firsts = {(alpha, False): fit for alpha, fit in zip(alphas, path, strict=True)}
     if splits:
         folds = problem.fold_models(splits)
         for alpha in sorted((alpha for alpha, by_fold in kinds if by_fold), reverse=True):
-            models = folds.fit(replace(problem, alpha=alpha), design, steps.max_iter)
-            firsts[alpha, True] = [_released(fit) for fit in models]
+            firsts[alpha, True] = folds.fit(replace(problem, alpha=alpha), design, steps.max_iter)
     del design
     whole: dict[tuple, JointFit] = {}
     results = []
@@ -430,7 +439,7 @@ def intercept_only(problem: Any, g: np.ndarray) -> JointFit:
 
 def _fit_in_sample(problem: JointProblem, g: np.ndarray, steps: Steps, first: Any) -> JointFit:
     """w-step, then rounds of f-step and w-step until J stops falling or all rounds are done."""
-    w_fit = _released(_w_step(problem, problem.w_design(g), steps) if first is None else first)
+    w_fit = _w_step(problem, problem.w_design(g), steps) if first is None else first
     history = [w_fit.objective + problem.roughness(g)]
     n_rounds, n_iter, unfinished = 0, w_fit.n_iter, _unfinished_w(w_fit)
     collapsed, runaway = False, None
@@ -442,7 +451,7 @@ def _fit_in_sample(problem: JointProblem, g: np.ndarray, steps: Steps, first: An
             collapsed = True
             break
         start = replace(w_fit, b=np.atleast_1d(f_fit.b))  # b moved with f
-        next_fit = _released(_w_step(problem, problem.w_design(f_fit.f), steps, start))
+        next_fit = _w_step(problem, problem.w_design(f_fit.f), steps, start)
         n_iter += next_fit.n_iter
         after_f = f_fit.objective + problem.penalty(w)
         half_steps = [after_f, next_fit.objective + problem.roughness(f_fit.f)]
@@ -474,7 +483,7 @@ def _fit_crossfit(
     n_iter, unfinished = sum(fit.n_iter for fit in models), _unfinished_w(*models)
     collapsed = False
     for n_rounds in range(1, steps.max_rounds + 1):
-        models, design = [_released(fit) for fit in models], None
+        design = None  # its memory is needed
         D, y, s = folds.stack(problem, models, targets[-1])
         models, first = [], None  # the next ones take their place
         f_fit = _f_step(problem, D, y, s, targets[-1], steps)
@@ -524,11 +533,6 @@ def _part_way(problem: JointProblem, g: np.ndarray, fit: JointFit, steps: Steps)
     )
 
 
-def _released(fit: LinearFit) -> LinearFit:
-    """The fit without its hold on the design, whose memory the next one needs."""
-    return replace(fit, design=None)
-
-
 def _w_step(
     problem: JointProblem, design: Any, steps: Steps, start: LinearFit | None = None
 ) -> LinearFit:
@@ -545,11 +549,15 @@ def _f_step(
     problem: JointProblem, D: Any, y: Any, s: Any, g: np.ndarray, steps: Steps
 ) -> TargetFit:
     """Best (f, b) for the rows D."""
-    return solve_target(
-        D, problem.loss, y, s, g,
-        target_set=steps.target_set, smoothness=problem.node_smoothness,
-        fit_intercept=problem.fit_intercept, tol=steps.tol, max_iter=steps.max_iter,
-    )  # fmt: skip
+    return problem.f_step(
+        D,
+        y,
+        s,
+        g,
+        target_set=steps.target_set,
+        tol=F_TOL * steps.tol,
+        max_iter=_F_ITER * steps.max_iter,
+    )
 
 
 def _joint_fit(problem, g, w_fit, history, n_rounds, n_iter, unfinished) -> JointFit:
@@ -573,13 +581,11 @@ def _descends(values: list[float], problem: JointProblem) -> bool:
 
 def _unfinished_w(*fits: LinearFit) -> tuple[str, ...]:
     return tuple(
-        f"the w-step stopped at criterion {fit.criterion:.1e} > {W_TOL:.0e}"
-        for fit in fits
-        if not fit.converged
+        f"the w-step stopped at criterion {fit.criterion:.1e}" for fit in fits if not fit.converged
     )
 
 
 def _unfinished_f(fit: TargetFit, tol: float) -> tuple[str, ...]:
     if fit.converged:
         return ()
-    return (f"the f-step stopped at gap {fit.gap:.1e} > tol = {tol:.0e}",)
+    return (f"the f-step stopped at gap {fit.gap:.1e} > {F_TOL * tol:.0e}",)

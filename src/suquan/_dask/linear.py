@@ -1,8 +1,8 @@
-"""The w-step on blocks: the same Newton methods as in memory, whose sums over samples are passes.
+"""The w-step on blocks: the ridge solver in memory, whose sums over samples are passes.
 
 - n_samples ≤ n_features (and not too many): one pass gives the Gram matrix of the normalised samples; all fits
   on it are solved at once by the solver in memory, and one more pass gives their coefficients.
-- otherwise: :class:`BlockSums` gives :mod:`suquan.solvers.ridge_features` its sums over samples. An evaluation
+- otherwise: :class:`BlockSums` gives :func:`suquan.solvers.ridge.newton` its sums over samples. An evaluation
   of all fold models is one pass, a product with all their Hessians another.
 
 :mod:`suquan._dask.problem` makes a :class:`BlockDesign` for every target.
@@ -20,21 +20,22 @@ import numpy as np
 from suquan._dask.blocks import RankedBlock
 from suquan.losses import Loss
 from suquan.solvers import _products
-from suquan.solvers.linear import RidgeDesign
-from suquan.solvers.newton import (
+from suquan.solvers.ridge import (
     MAX_ITER,
     TOL,
+    Batch,
     LinearFit,
-    Point,
+    Minimised,
+    Preconditioner,
     Product,
+    RidgeDesign,
+    Rows,
     ignores_shifts,
     negligible,
+    newton,
 )
-from suquan.solvers.ridge_features import Conditioning, DenseSums, FeatureProblem, theta_of
 
 GRAM_SAMPLES = 10_000  # largest Gram matrix that the driver takes: 800 MB
-# Most features whose second moments precondition: 134 MB; one scale beyond.
-COVARIANCE_FEATURES = 4096
 _START_TOL = 1e-4  # accuracy of the fit to all samples that fold models start from
 
 Arrays = list[np.ndarray]
@@ -50,36 +51,26 @@ def token_of(*arrays: Any) -> bytes:
 
 @dataclass(frozen=True)
 class DesignRequest:
-    """What a block needs to make its part of the design T_i f, columns centred.
+    """What a block needs to make its part of the design T_i f.
 
     Attributes
     ----------
     f : ndarray of shape (n_features,)
     dtype : type
+    fit_intercept : bool
     keep : bool
         Whether the block keeps it for the next pass.
-    means : ndarray of shape (n_features,)
-        Of the columns; zeros without an intercept.
-    explicit : bool
-        Whether they are subtracted from the design and not from its products.
     """
 
     f: np.ndarray
     dtype: Any
     fit_intercept: bool
     keep: bool
-    means: np.ndarray
-    explicit: bool = False
 
     def rows(self, block: RankedBlock) -> np.ndarray:
         """Normalised samples of a block."""
         make = partial(block.operator.apply, self.f, dtype=self.dtype)
         return block.remembered("design", token_of(self.f), make, keep=self.keep, alone=True)
-
-    def design(self, block: RankedBlock) -> _products.CentredDesign:
-        """The block's centred rows."""
-        rows = self.rows(block)
-        return _products.CentredDesign(rows, self.means, self.fit_intercept, self.explicit)
 
 
 @dataclass(frozen=True)
@@ -103,69 +94,62 @@ class Fits:
         models = None if self.models is None else self.models[which]
         return replace(self, models=models, totals=self.totals[which])
 
-    def points(
-        self, block: RankedBlock, request: DesignRequest, theta: np.ndarray, damping: Any = None
-    ) -> tuple[DenseSums, np.ndarray, list[Point]]:
-        """Sums over the block's samples, the numbers of the fits, and their points at theta.
+    def at(
+        self, block: RankedBlock, request: DesignRequest, theta: np.ndarray
+    ) -> tuple[Batch, np.ndarray, np.ndarray]:
+        """Sums over the block's samples, the numbers of the fits, and their scores at theta.
 
         The scores are remembered: an evaluation is followed by products with Hessians at the same theta.
         """
         train = 1.0 if self.models is None else block.train[self.models]
         S = np.atleast_2d(train * block.s / self.totals[:, None])
-        sums, which = DenseSums(request.design(block), self.loss, block.y, S), np.arange(len(theta))
-        token, make = token_of(request.f, request.means, theta), partial(sums.scores, theta)
-        scores = block.remembered("scores", token, make, keep=True)
-        points = sums.points(which, theta, scores)
-        if damping is not None:
-            damped = zip(points, damping.tolist(), strict=True)
-            points = [point._replace(damping=share) for point, share in damped]
-        return sums, which, points
+        batch = Batch(Rows(request.rows(block), request.fit_intercept), self.loss, block.y, S)
+        make = partial(batch.scores, theta)
+        u = block.remembered("scores", token_of(request.f, theta), make, keep=True)
+        return batch, np.arange(len(theta)), u
 
 
 # -- what blocks compute ------------------------------------------------------------------------------
 
 
-def column_moments(block: RankedBlock, request: DesignRequest) -> Arrays:
-    """Sums and sums of squares of the columns."""
-    return list(_products.column_moments(request.rows(block)))
-
-
 def evaluate(block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray) -> Arrays:
-    """Losses, their gradients, and mean curvatures of the scores."""
+    """Losses, their gradients, and summed curvatures of the scores."""
     with np.errstate(over="ignore", invalid="ignore"):  # a step is not taken where a loss overflows
-        sums, which, points = fits.points(block, request, theta)
-        values = np.array([point.objective for point in points])
-        return [values, sums.gradients(which, points), sums.curvatures(which, points)]
+        batch, which, u = fits.at(block, request, theta)
+        curvatures = batch.curvatures(which, u, np.zeros(len(theta)))
+        return [batch.values(which, u), batch.gradients(which, u), curvatures]
 
 
-def curvature_of_columns(
+def hessian_products(
     block: RankedBlock,
     request: DesignRequest,
     fits: Fits,
     theta: np.ndarray,
     damping: np.ndarray,
-    V: np.ndarray | None,
-    total: float,
+    V: np.ndarray,
 ) -> Arrays:
-    """Products of the losses' Hessians with V; or, without V, second moments of the columns.
+    """Products of the losses' Hessians with V."""
+    batch, which, u = fits.at(block, request, theta)
+    return [batch.product(which, u, damping)(V)]
 
-    These are weighted with the mean curvature of the fits over `total`.
-    """
-    sums, which, points = fits.points(block, request, theta, damping)
-    if V is None:
-        return [sums.squares(which, points, total)]
-    return [sums.hessian(which, points)(V)]
+
+def column_moments(
+    block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray, kind: str
+) -> Arrays:
+    """Second moments of the columns with the mean curvature of the fits: "moments", or their "spread"."""
+    batch, which, u = fits.at(block, request, theta)
+    return [np.array(getattr(batch, kind)(which, u, np.zeros(len(theta))))]
 
 
 def held_out_losses(
     block: RankedBlock, request: DesignRequest, fits: Fits, theta: np.ndarray
 ) -> Arrays:
     """Weighted losses of the samples that the fold models have not seen."""
-    _, _, points = fits.points(block, request, theta)
+    scores = fits.at(block, request, theta)[2]
     weights = block.s * block.test
     losses = [
-        fits.loss.value(block.y[s > 0.0], point.u.reshape(len(s), -1)[s > 0.0].ravel(), s[s > 0.0])
-        for point, s in zip(points, weights, strict=True)
+        fits.loss.value(block.y[s > 0.0], u.reshape(len(s), -1)[s > 0.0].ravel(), s[s > 0.0])
+        for u, s in zip(scores, weights, strict=True)
         if np.any(s > 0.0)
     ]
     return [np.array(float(sum(losses)))]
@@ -193,7 +177,7 @@ def coefficients(block: RankedBlock, request: DesignRequest, duals: np.ndarray) 
 # -- the driver's side --------------------------------------------------------------------------------
 
 
-class BlockDesign(RidgeDesign):
+class BlockDesign:
     """The normalised samples of all blocks, on which ridge problems are solved.
 
     Parameters
@@ -212,21 +196,17 @@ class BlockDesign(RidgeDesign):
         blocks, loss, fit_intercept = problem.blocks, problem.loss, problem.fit_intercept
         n, p = blocks.n_samples, blocks.n_features
         self.blocks, self.loss, self.y, self.s = blocks, loss, problem.y, problem.s
-        self.fit_intercept = fit_intercept
         self.totals = np.array([problem.s[train].sum() for train, _ in problem.splits])
         keep = n * p * np.dtype(problem.dtype).itemsize <= blocks.kept_bytes
-        self.request = DesignRequest(f, problem.dtype, fit_intercept, keep, np.zeros(p))
+        self.request = DesignRequest(f, problem.dtype, fit_intercept, keep)
         self._gram = self._gram_design() if n <= min(p, GRAM_SAMPLES) else None
-        self._all: LinearFit | None = None
-        if self._gram is None:
-            if loss.couples_samples:
-                raise ValueError(
-                    f"loss={loss.name!r} couples samples, and needs all of them at once: fit it in memory."
-                )
-            sums, squares = self.blocks.sum(column_moments, self.request)
-            means, self.spread, explicit = _products.centring(sums, squares, n, fit_intercept)
-            self.request = replace(self.request, means=means, explicit=explicit)
-            self.conditioning = Conditioning(p)
+        self._all: np.ndarray | None = None
+        if self._gram is None and loss.couples_samples:
+            raise ValueError(
+                f"loss={loss.name!r} couples samples, and needs all of them at once: fit it in memory."
+            )
+        self.balanced = ignores_shifts(loss, self.y, self.s)
+        self._preconditioner = Preconditioner(p)
 
     @property
     def is_gram(self) -> bool:
@@ -238,25 +218,21 @@ class BlockDesign(RidgeDesign):
         if self._gram is not None:
             fit = self._gram.solve(loss, y, s, alpha, tol=tol, max_iter=max_iter)
             return self._with_coefficients([fit])[0]
-        start = self._all if start is None else start
-        (fit,) = self._newton(None, alpha, tol, max_iter, start)
-        if start is not None and not fit.converged:
-            # Newton does not leave a start whose scores are saturated: begin anew.
-            (anew,) = self._newton(None, alpha, tol, max_iter, None)
-            fit = min(fit, anew, key=lambda fit: fit.objective)
-        return fit
+        theta = self._all if start is None else np.column_stack([start.w, start.b])[None]
+        return self._fits(self._newton(None, alpha, tol, max_iter, theta), tol)[0]
 
     def solve_folds(self, S, alpha, *, tol, max_iter) -> list[LinearFit]:
         """The fold models; S gives their weights, and is only asked for where samples are few."""
         if self._gram is not None:
             fits = self._gram.solve_many(self.loss, self.y, S(), alpha, tol=tol, max_iter=max_iter)
             return self._with_coefficients(fits)
-        (self._all,) = self._newton(None, alpha, max(tol, _START_TOL), max_iter, None)
-        return self._newton(np.arange(len(self.totals)), alpha, tol, max_iter, self._all)
+        self._all = self._newton(None, alpha, max(tol, _START_TOL), max_iter, None).theta
+        models = np.arange(len(self.totals))
+        return self._fits(self._newton(models, alpha, tol, max_iter, self._all), tol)
 
     def held_out_loss(self, models: list[LinearFit]) -> float:
         """Sum of the weighted losses of held-out samples."""
-        theta = np.stack([theta_of(fit, self.request.means, False) for fit in models])
+        theta = np.stack([np.column_stack([fit.w, fit.b]) for fit in models])
         fits = Fits(self.loss, np.arange(len(models)), self.totals)
         return float(self.blocks.sum(held_out_losses, self.request, fits, theta)[0])
 
@@ -267,65 +243,88 @@ class BlockDesign(RidgeDesign):
         for i, j, part in self.blocks.collect_pairs(gram_part, self.request):
             G[ends[i], ends[j]] = part
             G[ends[j], ends[i]] = part.T
-        return RidgeDesign.from_gram(G, fit_intercept=self.fit_intercept)
+        return RidgeDesign.from_gram(G, fit_intercept=self.request.fit_intercept)
 
     def _with_coefficients(self, fits: list[LinearFit]) -> list[LinearFit]:
         duals = np.concatenate([fit.dual for fit in fits])
         (W,) = self.blocks.sum(coefficients, self.request, duals)
         W = W.reshape(len(fits), -1, W.shape[1])
-        return [replace(fit, w=w, design=None) for fit, w in zip(fits, W, strict=True)]
+        return [replace(fit, w=w) for fit, w in zip(fits, W, strict=True)]
 
-    def _newton(self, models, alpha, tol, max_iter, start) -> list[LinearFit]:
+    def _newton(self, models, alpha, tol, max_iter, start: np.ndarray | None) -> Minimised:
+        """Fits of the models, from `start` or the best constant."""
         totals = np.ones(1) if models is None else self.totals
-        balanced = ignores_shifts(self.loss, self.y, self.s)
         sums = BlockSums(self, Fits(self.loss, models, totals))
-        problem = FeatureProblem(sums, self.conditioning, self.loss, alpha, balanced)
         theta = np.zeros((len(totals), self.loss.n_outputs, self.blocks.n_features + 1))
-        if start is not None:
-            theta[:] = theta_of(start, self.request.means, balanced)
-        elif self.fit_intercept:
+        if self.request.fit_intercept:
             theta[:, :, -1] = self.loss.best_constant(self.y, self.s)
-        points = problem.evaluate(np.arange(len(totals)), theta)
-        floor = negligible(self.loss, self.y, self.s)
-        return problem.solve(points, self.request.means, floor, tol, max_iter)
+        if start is not None:
+            theta[:] = start  # of all samples, or of a target like this one: close enough
+        floor, dtype = negligible(self.loss, self.y, self.s), self.request.dtype
+        return newton(sums, self._preconditioner, theta, alpha, floor, tol, max_iter, dtype)
+
+    def _fits(self, found: Minimised, tol: float) -> list[LinearFit]:
+        """Fits without scores, which stay with the blocks."""
+        W, B = found.theta[:, :, :-1], found.theta[:, :, -1]
+        if self.balanced:
+            B = B - B.mean(axis=1, keepdims=True)
+        of_fits = zip(W, B, found.objective, found.n_iter, found.criterion, strict=True)
+        return [
+            LinearFit(w, b, np.empty(0), float(J), int(n_iter), float(gap), bool(gap <= tol))
+            for w, b, J, n_iter, gap in of_fits
+        ]
 
 
-class BlockSums(DenseSums):
-    """The same sums over the samples of all blocks; `fits` says which fits there are."""
+class BlockSums:
+    """Sums over the samples of all blocks; theta itself stands for the scores, which stay with the blocks."""
 
     def __init__(self, design: BlockDesign, fits: Fits) -> None:
         self.blocks, self.request, self.fits = design.blocks, design.request, fits
-        self.n_features, self.spread = design.blocks.n_features, design.spread
-        self.largest_square = float(COVARIANCE_FEATURES)
+        self.n_columns, self.n_outputs = design.blocks.n_features, design.loss.n_outputs
+        self.balanced = design.balanced
+        # Gradients and curvatures came with the values of the last passes, by fit and scores.
+        self._known: dict[tuple[int, bytes], tuple[np.ndarray, float]] = {}
 
-    def evaluate(self, fits: np.ndarray, theta: np.ndarray) -> list[Point]:
+    def scores(self, theta):
+        """Theta, flat."""
+        return theta.reshape(len(theta), -1)
+
+    def values(self, fits, u):
         """Losses at theta with their gradients and curvatures, in one pass."""
-        sums = self.blocks.sum(evaluate, self.request, self.fits.take(fits), theta)
-        return [
-            Point(at, float(value), None, gradient, float(curvature))
-            for at, value, gradient, curvature in zip(theta, *sums, strict=True)
-        ]
+        at = self.request, self.fits.take(fits), self._theta(u)
+        values, gradients, curvatures = self.blocks.sum(evaluate, *at)
+        found = zip(gradients, curvatures.tolist(), strict=True)
+        self._known.update(zip(_keys(fits, u), found, strict=True))
+        return values
 
-    def gradients(self, fits: np.ndarray, points: list[Point]) -> np.ndarray:
+    def gradients(self, fits, u):
         """Gradients of the losses, known from their evaluation."""
-        return np.stack([point.gradient for point in points])
+        self._known = {key: self._known[key] for key in _keys(fits, u)}
+        return np.stack([gradient for gradient, _ in self._known.values()])
 
-    def curvatures(self, fits: np.ndarray, points: list[Point]) -> np.ndarray:
-        """Mean curvatures of the scores, known from their evaluation."""
-        return np.array([point.curvature for point in points])
+    def curvatures(self, fits, u, damping):
+        """Summed curvatures of the scores, known from their evaluation."""
+        return np.array([self._known[key][1] for key in _keys(fits, u)])
 
-    def hessian(self, fits: np.ndarray, points: list[Point]) -> Product:
+    def product(self, fits, u, damping) -> Product:
         """Products with the Hessians of the losses, one pass each."""
-        return lambda V: self._sum_curvature(fits, points, V)
+        at = self.request, self.fits.take(fits), self._theta(u), damping
+        return lambda V: self.blocks.sum(hessian_products, *at, V)[0]
 
-    def squares(self, fits: np.ndarray, points: list[Point], total: float) -> np.ndarray:
-        """Second moments weighted with mean curvatures over `total`, in one pass."""
-        return self._sum_curvature(fits, points, None, total)
+    def moments(self, fits, u, damping):
+        """Second moments of the columns, in one pass."""
+        at = self.request, self.fits.take(fits), self._theta(u)
+        return self.blocks.sum(column_moments, *at, "moments")[0]
 
-    def _sum_curvature(
-        self, fits: np.ndarray, points: list[Point], V: np.ndarray | None, total: float = 1.0
-    ) -> np.ndarray:
-        theta = np.stack([point.theta for point in points])
-        damping = np.array([point.damping for point in points])
-        at = self.request, self.fits.take(fits), theta, damping
-        return self.blocks.sum(curvature_of_columns, *at, V, total)[0]
+    def spread(self, fits, u, damping):
+        """Mean of their diagonal, in one pass."""
+        at = self.request, self.fits.take(fits), self._theta(u)
+        return float(self.blocks.sum(column_moments, *at, "spread")[0])
+
+    def _theta(self, u: np.ndarray) -> np.ndarray:
+        return u.reshape(len(u), self.n_outputs, -1)
+
+
+def _keys(fits: np.ndarray, u: np.ndarray) -> list[tuple[int, bytes]]:
+    """Names of the fits at their scores: fold models may start from the same ones."""
+    return [(k, at.tobytes()) for k, at in zip(fits.tolist(), u, strict=True)]

@@ -11,11 +11,11 @@ import numpy as np
 
 from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._dask.linear import BlockDesign
-from suquan._dask.target import RowsRequest, loss_side
+from suquan._dask.target import BlockRows, RowsRequest, solve_target_on_blocks
 from suquan.objective import W_TOL, FoldModels, JointProblem, Splits
 from suquan.ranking import SampleOperator
-from suquan.solvers._target_data import LossSide
-from suquan.solvers.linear import LinearFit
+from suquan.solvers.ridge import LinearFit
+from suquan.solvers.target import TargetFit
 
 
 def contrast_sums(
@@ -125,13 +125,17 @@ class BlockedProblem(JointProblem):
 
     def target_rows(
         self, W: np.ndarray, *, crossed: bool, n_rows: int, s: np.ndarray, weight: float
-    ) -> LossSide:
+    ) -> BlockRows:
         """Rows of the f-step for the coefficients W of one model or of the fold models."""
         n_bytes = n_rows * self.loss.n_outputs * self.n_knots * np.dtype(self.dtype).itemsize
         kind = self.n_knots, self.dtype, self.fit_intercept
         keep = n_bytes <= self.blocks.kept_bytes
         request = RowsRequest(self.loss, W, crossed, *kind, weight, keep)
-        return loss_side(self.blocks, request, n_rows, self.y, s)
+        return BlockRows(self.blocks, request, self.y, s)
+
+    def f_step(self, D: BlockRows, y: Any, s: Any, g: np.ndarray, **options: Any) -> TargetFit:
+        """Best target and intercept for rows that lie with the blocks."""
+        return solve_target_on_blocks(D, g, smoothness=self.node_smoothness, **options)
 
     def fold_models(self, splits: Splits) -> BlockFoldModels:
         """Models of the folds."""

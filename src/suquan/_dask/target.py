@@ -1,11 +1,12 @@
-"""The f-step on blocks: the methods in memory, with a loss side whose sums are passes over the blocks.
+"""The f-step on blocks: proximal Newton, whose sums over rows are passes over the blocks.
 
-The scores of all rows at a target f are linear in f, so that f stands for them: the methods combine scores
-linearly, and ask for sums of losses and derivatives. No vector with an entry per sample is ever sent.
-``suquan._dask.problem`` makes a :class:`RowsRequest` and calls :func:`loss_side`.
+One pass gives the loss at (f, b), its gradient and its Hessian of K knots; the driver minimises that model over
+the set with the engine of the f-step in memory. No vector with an entry per sample is ever sent. Where K is so
+large that the Hessian is not sent, proximal gradient takes a pass for every evaluation.
+``suquan._dask.problem`` makes a :class:`RowsRequest` and calls :func:`solve_target_on_blocks`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,21 +16,51 @@ from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._dask.linear import token_of
 from suquan.losses import Loss
 from suquan.objective import JointProblem
-from suquan.solvers._products import column_products
-from suquan.solvers._target_data import (
-    Evaluation,
-    LossSide,
-    RowsInMemory,
-    Scored,
-    best_intercept,
-    constant_losses,
-    free_intercept,
-    full_intercept,
-    n_free_intercepts,
-    profiled_hessian,
-)
+from suquan.solvers._products import Array, column_products, one_blas_thread, row_products
+from suquan.solvers.ridge import damped_curvature
+from suquan.solvers.target import FLOOR, TargetFit, minimise_target
+from suquan.target_sets import TargetSet, find_target_set
 
 HESSIAN_NODES = 4096  # largest K whose K×K Hessian is sent: 134 MB
+_MAX_NEWTON = 50
+# Share of the secant's curvature that the model of a loss has at least.
+_DAMPING = 0.1
+# Accuracy of the minimiser of a model, in units of that of the f-step.
+_MODEL_TOL = 1e-3
+
+
+class Rows:
+    """Rows of the f-step in one block, with their labels and weights.
+
+    Parameters
+    ----------
+    D : ndarray of shape (n_rows * n_outputs, K)
+    loss : Loss
+    y, s : ndarray of shape (n_rows,)
+    fit_intercept : bool
+    """
+
+    def __init__(self, D: Array, loss: Loss, y: Array, s: Array, fit_intercept: bool):
+        self.D, self.loss, self.y, self.s = D, loss, y, s
+        n_free = n_free_intercepts(loss, fit_intercept)
+        # Column k shifts the scores of output k; the last output of several is the reference.
+        self.shifts = np.tile(np.eye(loss.n_outputs)[:, :n_free], (len(y), 1))
+
+    def scores(self, x: Array) -> Array:
+        """Scores at x = (f, b)."""
+        K = self.D.shape[1]
+        return row_products(self.D, x[None, :K])[0] + self.shifts @ x[K:]
+
+    def hessian(self, u: Array) -> Array:
+        """Hessian of the loss in (f, b)."""
+        X = np.hstack([self.D, self.shifts.astype(self.D.dtype)])
+        curvature = damped_curvature(self.loss, self.y, u, self.s, _DAMPING)
+        return X.T @ curvature.product(X)
+
+
+def n_free_intercepts(loss: Loss, fit_intercept: bool) -> int:
+    """Intercepts that are searched for: one, or one less than there are outputs."""
+    return max(1, loss.n_outputs - 1) if fit_intercept else 0
 
 
 @dataclass(frozen=True)
@@ -61,12 +92,12 @@ class RowsRequest:
     weight: float
     keep: bool
 
-    def rows(self, block: RankedBlock) -> RowsInMemory:
+    def rows(self, block: RankedBlock) -> Rows:
         """Rows of a block with their labels and weights."""
         make = partial(self._make, block)
         return block.remembered("rows", token_of(self.W), make, keep=self.keep, alone=True)
 
-    def _make(self, block: RankedBlock) -> RowsInMemory:
+    def _make(self, block: RankedBlock) -> Rows:
         problem = JointProblem(
             block.operator, self.loss, block.y, block.s, 0.0, 0.0, 0.0, self.n_knots,
             self.fit_intercept,
@@ -80,134 +111,167 @@ class RowsRequest:
             if len(some):
                 problem.f_design(w, some if self.crossed else None, D[start:stop])
         s = block.s[rows] / self.weight
-        return RowsInMemory(D, self.loss, block.y[rows], s, self.fit_intercept)
+        return Rows(D, self.loss, block.y[rows], s, self.fit_intercept)
 
 
 # -- what blocks compute ------------------------------------------------------------------------------
 
 
-def _scores(block: RankedBlock, request: RowsRequest, f: np.ndarray, b: np.ndarray) -> Any:
-    """Rows of a block, and their scores at (f, b)."""
-    rows = request.rows(block)
-    Df = block.remembered("Df", token_of(request.W, f), partial(rows.scores, f), keep=True)
-    return rows, Df + rows.shifts @ b
-
-
 def evaluation_sums(
-    block: RankedBlock, request: RowsRequest, f: np.ndarray, b: np.ndarray
+    block: RankedBlock, request: RowsRequest, x: np.ndarray, with_hessian: bool
 ) -> list[np.ndarray]:
-    """Loss at (f, b), a·u for its derivative a in the scores u; gradients in f and b, Hessian in b."""
+    """Loss at x = (f, b), its gradient and, where asked for, its Hessian."""
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite loss is refused
-        rows, u = _scores(block, request, f, b)
+        rows = request.rows(block)
+        u = block.remembered("u", token_of(request.W, x), partial(rows.scores, x), keep=True)
         a = rows.loss.gradient(rows.y, u, rows.s)
-        values = np.array([rows.loss.value(rows.y, u, rows.s), a @ u])
-        hessian = rows.shifts.T @ rows.curvature(u).product(rows.shifts)
-        return [values, column_products(rows.D, a[None])[0], a @ rows.shifts, hessian]
-
-
-def curvature_sums(
-    block: RankedBlock, request: RowsRequest, f: np.ndarray, b: np.ndarray, g: np.ndarray
-) -> list[np.ndarray]:
-    """Second derivative of the loss at (f, b) along g."""
-    rows, u = _scores(block, request, f, b)
-    return [np.array(rows.curvature_along(Scored(u, b, 0.0, None), g))]
-
-
-def hessian_sums(
-    block: RankedBlock, request: RowsRequest, f: np.ndarray, b: np.ndarray
-) -> list[np.ndarray]:
-    """Hessian of the loss in (f, b)."""
-    rows, u = _scores(block, request, f, b)
-    return [rows.hessian_sums(u)]
-
-
-def rows_and_labels(block: RankedBlock, request: RowsRequest) -> list[np.ndarray]:
-    """The rows themselves, with labels and weights; only where all blocks have fewer rows than K."""
-    rows = request.rows(block)
-    return [rows.D, rows.y, rows.s]
+        gradient = np.concatenate([column_products(rows.D, a[None])[0], a @ rows.shifts])
+        sums = [np.array(rows.loss.value(rows.y, u, rows.s)), gradient]
+        return [*sums, rows.hessian(u)] if with_hessian else sums
 
 
 # -- the driver's side --------------------------------------------------------------------------------
 
 
-def loss_side(
-    blocks: Blocks, request: RowsRequest, n_rows: int, y: np.ndarray, s: np.ndarray
-) -> LossSide:
-    """The loss side of the f-step: sums over the rows of all blocks; or the rows, where they are few.
+@dataclass
+class BlockRows:
+    """Rows of the f-step that lie with the blocks.
 
-    Parameters
+    Attributes
     ----------
     blocks : Blocks
     request : RowsRequest
-    n_rows : int
     y, s : ndarray of shape (n_samples,)
         Labels and weights of sum 1 of the samples; the weight of a sample is that of all its rows.
     """
-    if n_rows * request.loss.n_outputs > request.n_knots:
-        return SummedRows(blocks, request, n_rows, y, s)
-    parts = blocks.collect(rows_and_labels, request)
-    D, y, s = (np.concatenate(parts[k::3]) for k in range(3))
-    return RowsInMemory(D, request.loss, y, s, request.fit_intercept)
+
+    blocks: Blocks
+    request: RowsRequest
+    y: np.ndarray
+    s: np.ndarray
+    _last: tuple[bytes, list] = field(default=(b"", []), init=False, repr=False)
+
+    def evaluate(self, x: np.ndarray, with_hessian: bool) -> list:
+        """Loss, gradient and Hessian at x = (f, b), in one pass."""
+        token = token_of(x)
+        if self._last[0] != token or len(self._last[1]) < 2 + with_hessian:
+            sums = self.blocks.sum(evaluation_sums, self.request, x, with_hessian)
+            self._last = token, [float(sums[0]), *sums[1:]]
+        return self._last[1]
+
+    # As the engine sees it: the scores at x are known by x, in which they are linear.
+
+    def scores(self, x):
+        """Name of the scores at x."""
+        return x
+
+    def value(self, u):
+        """Loss."""
+        return self.evaluate(u, False)[0]
+
+    def gradient(self, u):
+        """Gradient in x; targets have sum 0, so that a common part of their entries does not count."""
+        g, K = self.evaluate(u, False)[1].copy(), self.request.n_knots
+        g[:K] -= g[:K].mean()
+        return g
 
 
-class SummedRows:
-    """The loss side where scores are known by their target f, and all else by passes; see :func:`loss_side`."""
+class _Model:
+    """Second-order model of the loss in f around a target, the intercepts minimised out of it.
 
-    solves_dual = False
+    The engine gets ½ (f' − f)ᵀ S (f' − f) + g·(f' − f) + value, with S and g of targets of sum 0.
+    """
 
-    def __init__(
-        self, blocks: Blocks, request: RowsRequest, n_rows: int, y: np.ndarray, s: np.ndarray
-    ) -> None:
-        self.blocks, self.request, self.y, self.s = blocks, request, y, s
-        self.loss, self.n_outputs = request.loss, request.loss.n_outputs
-        self.is_quadratic = self.loss.is_quadratic
-        self.n_scores, self.K = n_rows * self.n_outputs, request.n_knots
-        if self.loss.couples_samples:
-            raise ValueError(
-                f"the loss {self.loss.name!r} is no sum over samples, so that blocks cannot add it up. Fit in "
-                "memory, or choose another loss."
-            )
-        n_free = n_free_intercepts(self.loss, request.fit_intercept)
-        self._b = free_intercept(self.loss.best_constant(y, s), n_free)
-
-    def _sum(self, function: Any, *arguments: Any) -> list[np.ndarray]:
-        return self.blocks.sum(function, self.request, *arguments)
+    def __init__(self, value: float, g: Array, H: Array, f: Array):
+        K, self.f, self.offset = len(f), f, value
+        inner = H[K:, K:]
+        inner = inner + np.eye(len(inner)) * (1e-14 * np.trace(inner) + 1e-300)
+        self._inner, self._cross, self._g_b = inner, H[K:, :K], g[K:]
+        self.S = H[:K, :K] - self._cross.T @ np.linalg.solve(inner, self._cross)
+        self.g = g[:K] - self._cross.T @ np.linalg.solve(inner, self._g_b)
+        self.g -= self.g.mean()
+        self.S -= self.S.mean(axis=0)
+        self.S -= self.S.mean(axis=1, keepdims=True)
 
     def scores(self, f):
-        """Name of the scores at f without an intercept."""
-        return np.array(f, dtype=np.float64)
+        """S f, and f itself: linear in f."""
+        return np.stack([self.S @ f, f])
 
-    def profile(self, Df):
-        """Newton's method for the intercept from the last one, one pass per evaluation; as in memory."""
+    def value(self, u):
+        """The model at f."""
+        move = u[1] - self.f
+        return self.offset + float(move @ (0.5 * (u[0] - self.S @ self.f) + self.g))
 
-        def evaluate(b):
-            (value, product), gradient, slope, hessian = self._sum(evaluation_sums, Df, b)
-            if not np.isfinite(value):
-                return Evaluation(np.inf)
-            return Evaluation(float(value), slope, hessian, (gradient, float(product)))
+    def gradient(self, u):
+        """Its gradient."""
+        return u[0] - self.S @ self.f + self.g
 
-        self._b, best = best_intercept(evaluate, self._b, self.is_quadratic)
-        return Scored(Df, self._b, best.value, best.slopes)
+    def step(self, f: Array) -> Array:
+        """Step in (f, b) to the target f and the best intercepts there."""
+        move = f - self.f
+        return np.concatenate([move, -np.linalg.solve(self._inner, self._g_b + self._cross @ move)])
 
-    def gradient(self, point):
-        """Known from the pass that led to the point."""
-        gradient, product = point.slopes
-        return gradient - gradient.mean(), product - point.value
 
-    def curvature_along(self, point, g):
-        """One pass."""
-        return float(self._sum(curvature_sums, point.u, point.b, g)[0])
+def solve_target_on_blocks(
+    rows: BlockRows,
+    g: np.ndarray,
+    *,
+    target_set: Any,
+    smoothness: float,
+    tol: float,
+    max_iter: int,
+) -> TargetFit:
+    """Best target and intercept for rows on blocks; see :func:`suquan.solvers.target.solve_target`."""
+    request, loss = rows.request, rows.request.loss
+    if loss.couples_samples:
+        raise ValueError(
+            f"the loss {loss.name!r} is no sum over samples, so that blocks cannot add it up. Fit in "
+            "memory, or choose another loss."
+        )
+    target = find_target_set(target_set).at(smoothness)
+    constant = (
+        loss.best_constant(rows.y, rows.s) if request.fit_intercept else np.zeros(loss.n_outputs)
+    )
+    floor = FLOOR * loss.value(rows.y, np.tile(constant, len(rows.y)), rows.s)
+    n_free = n_free_intercepts(loss, request.fit_intercept)
+    b = constant[:n_free] if loss.n_outputs == 1 else constant[:n_free] - constant[-1]
+    x = np.concatenate([target.make_feasible(g), b])
+    K = request.n_knots
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        if K <= HESSIAN_NODES:
+            x, J, n_iter, gap = _proximal_newton(rows, target, x, tol, floor)
+        else:
+            x, J, n_iter, gap = minimise_target(
+                rows, target, x, K, tol=tol, floor=floor, max_iter=max_iter
+            )
+    full = np.zeros(loss.n_outputs)
+    full[:n_free] = x[K:]
+    full -= full.mean() if loss.n_outputs > 1 else 0.0
+    b = float(full[0]) if loss.n_outputs == 1 else full
+    return TargetFit(x[:K], b, J, n_iter, gap, gap <= tol)
 
-    def hessian(self, point):
-        """One pass, where a K×K matrix is small enough to send."""
-        if self.K > HESSIAN_NODES:
-            return None
-        return profiled_hessian(self._sum(hessian_sums, point.u, point.b)[0], self.K)
 
-    def values_without_target(self):
-        """Loss at the best constant score, and at 0."""
-        return constant_losses(self.loss, self.y, self.s, self.request.fit_intercept)
+def _proximal_newton(
+    rows: BlockRows, target: TargetSet, x: np.ndarray, tol: float, floor: float
+) -> tuple[np.ndarray, float, int, float]:
+    """Minimiser, J, passes with a Hessian, and the fall of J that the last model promised, relative to J.
 
-    def finish(self, f, Df, b):
-        """No scores, which stay with the blocks."""
-        return None, full_intercept(b, self.n_outputs)
+    The intercepts are minimised out of the model, so that the engine works on the target alone.
+    """
+    K, gap, n_iter = rows.request.n_knots, np.inf, 0
+    J = rows.value(x) + target.penalty(x[:K])
+    while gap > tol and n_iter < _MAX_NEWTON:
+        n_iter += 1
+        value, g, H = rows.evaluate(x, True)
+        model, scale = _Model(value, g, H, x[:K]), max(J, floor)
+        best = minimise_target(model, target, x[:K], K, tol=_MODEL_TOL * tol, floor=scale)
+        gap, step, t = (J - best.objective) / scale, model.step(best.x), 1.0
+        while t > 1e-10:
+            J_new = rows.value(x + t * step) + target.penalty(x[:K] + t * step[:K])
+            if J_new <= J - 1e-4 * t * gap * scale:
+                x, J = x + t * step, J_new
+                break
+            t *= 0.5
+        else:
+            break  # no length lowers J: what is promised is rounding
+    return x, J, n_iter, gap

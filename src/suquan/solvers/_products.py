@@ -1,9 +1,7 @@
-"""Linear algebra of the solvers: threads, products of a design with a few vectors, Cholesky factors.
+"""Linear algebra of the solvers: threads, products of a design with a few vectors, Gram matrices.
 
-The w-step and the f-step call :func:`row_products` and :func:`column_products`; :class:`CentredDesign` serves
-Newton's method in the features' dimensions. Blocks depend on the shape alone, so that the numbers are the
-same at any number of threads. A float32 design is made float64 block by block where products must be
-accurate.
+The ridge solver calls these. Blocks depend on the shape alone, so that the numbers are the same at any number
+of threads. A float32 design is made float64 block by block where products must be accurate.
 
 BLAS has one thread while a solver runs, and blocks of large products go to our own: NumPy and SciPy may each
 bring a BLAS, whose threads wait for work in a loop for some 30 ms and take the processors from each other.
@@ -19,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import cho_factor
 from threadpoolctl import ThreadpoolController
 
 from suquan._blocks import on_threads, row_blocks
@@ -28,8 +26,6 @@ Array = NDArray[Any]
 # An array, or None where the fit or design has none; callers that know which need not narrow it.
 MaybeArray = Any
 
-# Means, in units of a column's spread, from which the columns are centred before products and not after.
-_LARGE_OFFSET = 30.0
 # Pieces of work that a product is handed out in, at most: two threads end at about the same time.
 _N_GROUPS = 4
 # Multiplications that take one thread as long as handing out work to others.
@@ -166,130 +162,39 @@ def column_products(A: Array, R: Array, dtype: Any = np.float64) -> Array:
     return sum_blocks(add, A.shape, (len(R), n_features), len(R))
 
 
-def column_moments(A: Array) -> tuple[Array, Array]:
-    """Sums of the columns of A and of their squares, each of shape (n_features,)."""
+def gram_matrix(A: Array) -> Array:
+    """A Aᵀ in float64, summed over blocks of columns."""
+    n_samples, n_features = A.shape
 
-    def add(rows: slice, total: Array) -> None:
-        block = A[rows].astype(np.float64, copy=False)
-        total[0] += block.sum(axis=0)
-        total[1] += np.einsum("ij,ij->j", block, block)
+    def part(columns: slice) -> Array:
+        block = np.ascontiguousarray(A[:, columns], np.float64)
+        return block @ block.T
 
-    sums, squares = sum_blocks(add, A.shape, (2, A.shape[1]), 1)
-    return sums, squares
-
-
-class CentredDesign:
-    """Products with [A − 1 meansᵀ, 1], whose last coefficient is the intercept; never formed.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n_samples, n_features), float32 or float64
-    means : ndarray of shape (n_features,)
-        Of the columns; zeros without an intercept.
-    fit_intercept : bool
-    explicit : bool, default=False
-        Whether the means are subtracted from a copy of A and not from its products.
-
-    Attributes
-    ----------
-    largest_square : float
-        Features up to which there is room for a matrix of all pairs.
-    """
-
-    largest_square = np.inf
-
-    def __init__(self, A: Array, means: Array, fit_intercept: bool, explicit: bool = False):
-        self.offset = means  # what b must give back: u = A w + b − offset·w
-        self.A: Array = A - means.astype(A.dtype) if explicit else A
-        self.n_features, self.dtype = A.shape[1], A.dtype
-        self.means = np.zeros_like(means) if explicit else means
-        self.fit_intercept = fit_intercept
-
-    def scores(self, theta: Array, dtype: Any = np.float64) -> Array:
-        """Scores of every row of theta, of shape (n_vectors, n_samples)."""
-        return row_products(self.A, theta[:, :-1], dtype) + self._shifts(theta, dtype)[:, None]
-
-    def _shifts(self, theta: Array, dtype: Any) -> Array:
-        """What the scores have beyond products with A, for every row of theta."""
-        shifts = (theta[:, -1] - theta[:, :-1] @ self.means) * self.fit_intercept
-        return shifts.astype(dtype)
-
-    def adjoint(self, R: Array, dtype: Any = np.float64) -> Array:
-        """Adjoint of :meth:`scores` at the rows of R, of shape (n_vectors, n_features + 1)."""
-        return self._with_sums(column_products(self.A, R, dtype), R.sum(axis=1, dtype=np.float64))
-
-    def curved(self, theta: Array, C: Array) -> Array:
-        """Ãᵀ diag(c) Ã v for the design Ã and every row v of theta and c of C, in one pass in the type of A.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (n_vectors, n_features + 1)
-        C : ndarray of shape (n_vectors, n_samples)
-
-        Returns
-        -------
-        ndarray of shape (n_vectors, n_features + 1)
-        """
-        n_vectors, dtype = len(theta), self.A.dtype
-        columns, shifts = _columns(theta[:, :-1], dtype), self._shifts(theta, dtype)
-
-        def add(rows: slice, total: Array) -> None:
-            A = self.A[rows]
-            changes = A @ columns
-            changes[:, :n_vectors] += shifts
-            changes[:, :n_vectors] *= C[:, rows].T
-            total[:-1] += A.T @ changes
-            total[-1] += changes.sum(axis=0, dtype=np.float64)
-
-        shape = len(columns) + 1, columns.shape[1]
-        both = sum_blocks(add, self.A.shape, shape, n_vectors).T[:n_vectors]
-        return self._with_sums(both[:, :-1], both[:, -1])
-
-    def _with_sums(self, products: Array, sums: Array) -> Array:
-        """Adjoint of the centred design, from products with A and sums over the samples."""
-        sums = sums[:, None] * self.fit_intercept
-        return np.hstack([products - sums * self.means, sums])
-
-    def squares(self, d: Array) -> Array:
-        """Ãᵀ diag(d) Ã for the design Ã and d ≥ 0, of shape (n_features + 1, n_features + 1), in float64.
-
-        Products are computed in the type of A. Without an intercept the last entry of the diagonal is 1.
-        """
-        n_features = self.A.shape[1]
-        root = np.sqrt(d).astype(self.A.dtype)
-        H = np.zeros((n_features + 1, n_features + 1))
-        # Blocks with as many rows as columns: a product then costs more than adding it up.
-        step = max(n_features, 512)
-        blocks = [slice(k, k + step) for k in range(0, len(self.A), step)]
-
-        def part(rows: slice) -> Array:
-            weighted = self.A[rows] * root[rows, None]
-            return weighted.T @ weighted
-
-        for product in on_threads(part, blocks, n_threads(self.A.size * n_features)):
-            H[:-1, :-1] += product
-        if not self.fit_intercept:
-            H[-1, -1] = 1.0
-            return H
-        total, sums = d.sum(), column_products(self.A, d[None])[0]
-        cross = sums - total * self.means
-        H[:-1, :-1] -= np.outer(self.means, cross)
-        H[:-1, :-1] -= np.outer(sums, self.means)
-        H[-1, :-1] = H[:-1, -1] = cross
-        H[-1, -1] = total
-        return H
+    # Blocks with at least as many columns as rows: a product then costs more than adding it up.
+    width = max(n_samples, 512)
+    blocks = [slice(k, k + width) for k in range(0, n_features, width)]
+    G = np.zeros((n_samples, n_samples))
+    for product in on_threads(part, blocks, n_threads(A.size * n_samples)):
+        G += product
+    return G
 
 
-def centring(
-    sums: Array, squares: Array, n_samples: int, fit_intercept: bool
-) -> tuple[Array, float, bool]:
-    """Means, mean square of the centred entries, and whether offsets are too large to centre products."""
-    means, spread = sums / n_samples, squares / n_samples
-    if not fit_intercept:
-        return np.zeros_like(means), float(spread.mean()), False
-    spread = np.maximum(spread - means**2, 0.0)
-    explicit = bool(np.any(np.abs(means) > _LARGE_OFFSET * np.sqrt(spread) + 1e-30))
-    return means, float(spread.mean()), explicit
+def second_moments(A: Array, weights: Array) -> Array:
+    """Aᵀ diag(weights) A in float64, with products in the type of A; weights ≥ 0."""
+    n_features = A.shape[1]
+    root = np.sqrt(weights).astype(A.dtype)
+
+    def part(rows: slice) -> Array:
+        weighted = A[rows] * root[rows, None]
+        return weighted.T @ weighted
+
+    # Blocks with at least as many rows as columns: a product then costs more than adding it up.
+    step = max(n_features, 512)
+    blocks = [slice(k, k + step) for k in range(0, len(A), step)]
+    total = np.zeros((n_features, n_features))
+    for product in on_threads(part, blocks, n_threads(A.size * n_features)):
+        total += product
+    return total
 
 
 def as_floats(A: Array) -> Array:
@@ -298,34 +203,12 @@ def as_floats(A: Array) -> Array:
     return A if A.dtype in (np.float32, np.float64) else A.astype(np.float64)
 
 
-def cholesky(H: Array) -> Array:
-    """Lower factor of the symmetric H, with as little added to the diagonal as makes it definite.
-
-    H is C-contiguous, float32 or float64, and is overwritten.
-    """
-    potrf = lapack.spotrf if H.dtype == np.float32 else lapack.dpotrf
-    diagonal = np.diagonal(H).copy()
-    jitter = 45.0 * float(np.finfo(H.dtype).eps) * max(float(diagonal.mean()), 1e-300)
-    # H.T is Fortran-ordered: no copy. What lies above the diagonal of H.T stays, for another try.
-    factor, info = potrf(H.T, lower=1, clean=0, overwrite_a=1)
-    while info > 0 and np.isfinite(jitter):
-        again = np.triu(factor, 1)
-        again += again.T
-        np.fill_diagonal(again, diagonal + jitter)
-        factor, info = potrf(again.T, lower=1, clean=0, overwrite_a=1)
-        jitter *= 100.0
-    return factor
-
-
-def cholesky_solve(factor: Array, columns: Array) -> Array:
-    """H⁻¹ columns, from :func:`cholesky` of H, in the type of the factor."""
-    potrs = lapack.spotrs if factor.dtype == np.float32 else lapack.dpotrs
-    return potrs(factor, columns, lower=1)[0]
-
-
-def cholesky_inverse(factor: Array) -> Array:
-    """H⁻¹, from :func:`cholesky` of H in float64."""
-    inverse = lapack.dpotri(factor, lower=1)[0]
-    inverse = np.tril(inverse)
-    inverse += np.tril(inverse, -1).T
-    return inverse
+def cholesky(H: Array) -> tuple[Array, bool]:
+    """Factor of H for SciPy's `cho_solve`, with as little added to its diagonal as makes it definite."""
+    jitter = 0.0
+    while True:
+        try:
+            return cho_factor(H + jitter * np.eye(len(H), dtype=H.dtype), lower=True)
+        except np.linalg.LinAlgError:
+            least = 45.0 * float(np.finfo(H.dtype).eps) * max(float(np.diagonal(H).mean()), 1e-300)
+            jitter = max(100.0 * jitter, least)

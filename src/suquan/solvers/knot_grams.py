@@ -18,7 +18,7 @@ from suquan._blocks import for_each_block
 from suquan._kernels.knot_grams import knot_gram_rows, put_heads, put_tails
 from suquan.objective import JointProblem
 from suquan.ranking import SampleOperator
-from suquan.solvers.linear import RidgeDesign
+from suquan.solvers.ridge import RidgeDesign
 from suquan.targets import knot_positions, read_at_grid
 
 # Long ties make a value read many knots, and the blocks of such samples slow to compute.

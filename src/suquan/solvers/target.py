@@ -4,19 +4,11 @@ With w fixed every sample scores D_i·f + b, where D_i = T_iᵀ w, and the step 
 
     J(f, b) = Σ_i s_i ℓ(y_i, D_i·f + b) + smoothness · Σ_j (f[j+1] − f[j])²,    f in the set.
 
-The loss is known through :class:`suquan.solvers._target_data.LossSide`, the set through
-:class:`suquan.target_sets.TargetSet`. Two second-order methods share one certificate
-(:mod:`suquan.solvers._target_record`), for sets that know their faces:
-
-- at most K rows (:mod:`suquan.solvers._target_dual`): the dual has one variable per score. Newton's method on
-  the dual of a proximal-point step; its system only needs D summed over the blocks of equal quantiles;
-- more rows than K (:mod:`suquan.solvers._target_primal`): minimise a quadratic model with the K×K Hessian over
-  the set, by accelerated proximal gradient and jumps to the minimiser on the present blocks.
-
-Proximal gradient with restarts on D itself finishes what either leaves unsolved, and solves for all other sets.
-Called by the rounds of :mod:`suquan.objective`.
+:func:`suquan.solvers.proximal.minimise` solves it; the set is known by its prox alone. The rounds of
+:mod:`suquan.objective` call :func:`solve_target`.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,28 +16,54 @@ from numpy.typing import NDArray
 
 from suquan.losses import Loss
 from suquan.solvers._products import one_blas_thread
-from suquan.solvers._target_data import LossSide, RowsInMemory
-from suquan.solvers._target_dual import dual_newton as _dual_newton
-from suquan.solvers._target_primal import primal_newton as _primal_newton
-from suquan.solvers._target_record import Record, TargetFit, Vector
-from suquan.solvers._target_record import accelerated as _accelerated
+from suquan.solvers.proximal import Intercepts, ScoredLoss, Solution, minimise
 from suquan.target_sets import TargetSet, find_target_set
 
-_HESSIAN_COST = 40  # K over the iterations that cost as much as a K×K Hessian
+Vector = NDArray[np.float64]
+
+# Falls of J are relative to J, or to this share of the best constant score's loss.
+FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class TargetFit:
+    """Result of :func:`solve_target`.
+
+    Attributes
+    ----------
+    f : ndarray of shape (K,)
+        Target quantiles: in the set, with sum 0.
+    b : float, or ndarray of shape (n_outputs,)
+        Intercept; it sums to 0 over several outputs.
+    objective : float
+        J(f, b).
+    n_iter : int
+    gap : float
+        Estimate of (J − J*) / J.
+    converged : bool
+        Whether ``gap`` ≤ ``tol``.
+    """
+
+    f: Vector
+    b: float | Vector
+    objective: float
+    n_iter: int
+    gap: float
+    converged: bool
 
 
 def solve_target(
-    D: NDArray | LossSide,
+    D: NDArray[Any],
     loss: Loss,
-    y: NDArray,
+    y: NDArray[Any],
     s: Vector,
     f_start: Vector,
     *,
     target_set: str | TargetSet,
     smoothness: float = 0.0,
     fit_intercept: bool = True,
-    tol: float = 1e-6,
-    max_iter: int = 500,
+    tol: float = 1e-5,
+    max_iter: int = 5000,
 ) -> TargetFit:
     r"""Minimise the loss over target quantiles and intercept.
 
@@ -58,9 +76,8 @@ def solve_target(
 
     Parameters
     ----------
-    D : ndarray of shape (n_rows * n_outputs, K), or LossSide
-        Design, float32 or float64, the scores of a row side by side; or rows that lie elsewhere with their
-        loss, labels and weights, so that only sums are known and the next three arguments are not used.
+    D : ndarray of shape (n_rows * n_outputs, K)
+        Design, float32 or float64, the scores of a row side by side.
     loss : Loss
     y : ndarray of shape (n_rows,)
         Encoded labels or values.
@@ -72,13 +89,12 @@ def solve_target(
     smoothness : float, default=0.0
         Weight of the squared differences, ≥ 0, for every set.
     fit_intercept : bool, default=True
-        Whether b is free, always the best one given f; otherwise it is 0.
-    tol : float, default=1e-6
-        Stop at a certified (J − J*) / J ≤ tol. Where J is below 10⁻⁶ of the best constant score's, the gap
-        is relative to that. Without bound and smoothness ("spav" with 0) the minimum may not be attained;
-        the certificate then covers the targets of up to 4 times the norm of f, or of a target of mean square 1.
-    max_iter : int, default=500
-        Largest number of iterations.
+        Whether b is free; otherwise it is 0.
+    tol : float, default=1e-5
+        Stop once J falls by no more than this share over the last half of the iterations. Where J is below
+        10⁻⁶ of the best constant score's, the fall is relative to that.
+    max_iter : int, default=5000
+        Largest number of iterations, each of two products with D.
 
     Returns
     -------
@@ -94,26 +110,51 @@ def solve_target(
     >>> D = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
     >>> fit = solve_target(D, Squared(), np.array([3.0, 0.0, 0.0]), np.full(3, 1 / 3),
     ...                    np.array([-1.0, 0.0, 1.0]), target_set="bnd")
-    >>> fit.f.round(4), round(fit.b, 4)
-    (array([-0.7071, -0.7071,  1.4142]), 1.0)
+    >>> fit.f.round(3), round(fit.b, 3)
+    (array([-0.707, -0.707,  1.414]), 1.0)
     """
     target = find_target_set(target_set).at(smoothness)
-    data: Any = RowsInMemory(D, loss, y, s, fit_intercept) if isinstance(D, np.ndarray) else D
+    n_outputs, K = loss.n_outputs, D.shape[1]
+    kept = np.flatnonzero(s > 0.0)
+    rows = D.reshape(len(s), n_outputs, K)[kept].reshape(-1, K).astype(np.float64)
+    rows -= rows.mean(axis=1, keepdims=True)  # f has sum 0, so that scores stay the same
+    y, s = y[kept], s[kept]
+    shifts = np.tile(np.eye(n_outputs, n_outputs if fit_intercept else 0), (len(kept), 1))
     # Line searches refuse what is not finite.
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        record = Record(data, target, target.make_feasible(f_start), tol, max_iter)
-        _minimise(data, record)
-        return record.result()
+        X, means, size = Intercepts.beside(rows, shifts, np.repeat(s, n_outputs))
+        smooth = ScoredLoss(X, loss, y, s)
+        constant = loss.best_constant(y, s) if fit_intercept else np.zeros(n_outputs)
+        start = _finite_start(smooth, target, f_start, constant[: shifts.shape[1]] / size)
+        floor = FLOOR * loss.value(y, np.tile(constant, len(y)), s)
+        found = minimise_target(smooth, target, start, K, tol=tol, floor=floor, max_iter=max_iter)
+    f, b = found.x[:K], np.zeros(n_outputs)
+    if fit_intercept:
+        b = found.x[K:] * size - means @ f
+        b -= b.mean() if n_outputs > 1 else 0.0
+    converged = bool(found.gap <= tol)
+    intercept = float(b[0]) if n_outputs == 1 else b
+    return TargetFit(f, intercept, found.objective, found.n_iter, found.gap, converged)
 
 
-def _minimise(data: Any, record: Record) -> None:
-    """Have the methods bring the record to its tolerance, the fastest first."""
-    if not record.done and record.target.face(record.f, record.f, 1.0) is not None:
-        if data.solves_dual:
-            _dual_newton(data, record)
-        else:
-            # A Hessian costs about as much as K/20 products: well-conditioned problems end before it.
-            _accelerated(record, data.K // _HESSIAN_COST)
-            if not record.done:
-                _primal_newton(data, record)
-    _accelerated(record)
+def minimise_target(smooth: Any, target: TargetSet, x: Vector, K: int, **options: Any) -> Solution:
+    """Minimise a loss over x, whose first K entries are a target; the others are free."""
+    return minimise(
+        smooth,
+        lambda z, step: np.concatenate([target.prox(z[:K] - z[:K].mean(), step), z[K:]]),
+        lambda x: target.penalty(x[:K]),
+        x,
+        **options,
+    )
+
+
+def _finite_start(smooth: Any, target: TargetSet, f: Vector, b: Vector) -> Vector:
+    """Start in the set; a multiple of it where the scores are so large that the loss overflows."""
+    f, before = target.make_feasible(f), np.inf
+    for n_halvings in range(60):
+        x = np.concatenate([f, b])
+        value = smooth.value(smooth.scores(x))
+        if np.isfinite(value) and (n_halvings == 0 or value > 0.5 * before):
+            return x
+        f, before = target.make_feasible(0.5 * f), value
+    raise ValueError("the loss is not finite at any multiple of the start.")
