@@ -1,0 +1,98 @@
+"""Processor time of default fits, this code against another clone of it, in turns.
+
+``python -m benchmarks.bench_engine --old DIR`` (some ten minutes) runs the same fits with the Python of both
+clones (``DIR/.venv/bin/python``), one after the other, on one BLAS thread, and writes ``results/engine.csv``: the
+smallest of the repeated times, their ratio, and J. Samples are simulated; learned targets have 64 knots.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+METHODS = ("fixed", "bnd", "joint", "crossfit", "matrix")
+SIZES = ((60, 200), (225, 5_000), (225, 22_283), (1_000, 3_000), (2_000, 300), (10_000, 1_024))
+
+
+def make_samples(n_samples, n_features, seed=0):
+    """Correlated samples, of which a tenth of the features tell two classes apart."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n_samples)
+    X = rng.standard_normal((n_samples, n_features), dtype=np.float32)
+    factors = rng.standard_normal((5, n_features)).astype(np.float32)
+    X += rng.standard_normal((n_samples, 5)).astype(np.float32) @ factors
+    n_signal = max(1, n_features // 10)
+    X[:, :n_signal] += np.outer(y - 0.5, 0.6 * rng.standard_normal(n_signal)).astype(np.float32)
+    return X, y
+
+
+def run_fits(method, n_samples, n_features, n_repeats):
+    """Smallest processor time of a fit in milliseconds, and J."""
+    from suquan import SuquanClassifier
+
+    X, y = make_samples(n_samples, n_features)
+    n_knots = None if method in ("fixed", "matrix") else min(64, n_features)
+    model, times = SuquanClassifier(method, n_knots=n_knots, random_state=0), []
+    warnings.simplefilter("ignore")
+    for _ in range(n_repeats):
+        start = time.process_time()
+        model.fit(X, y)
+        times.append(1e3 * (time.process_time() - start))
+    return {"ms": min(times), "objective": float(model.objective_)}
+
+
+def in_clone(folder, case):
+    """What :func:`run_fits` gives with the Python of a clone; None where it did not end well."""
+    code = f"import json, runpy; m = runpy.run_path({__file__!r}); print(json.dumps(m['run_fits'](*{case!r})))"
+    one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    python = folder / ".venv" / "bin" / "python"
+    done = subprocess.run(
+        [python, "-c", code], cwd=folder, env={**os.environ, **one}, capture_output=True, text=True
+    )
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+
+
+def main(arguments=None):
+    """Run all cases and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    here = Path(__file__).parents[1]
+    parser.add_argument("--old", type=Path, default=here, help="clone of the code to compare with")
+    parser.add_argument("--quick", action="store_true", help="one small size, nothing is written")
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--sizes", default=",".join(f"{n}x{p}" for n, p in SIZES))
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args(arguments)
+    ratios: list[float] = []
+    if options.quick:
+        options.sizes, options.repeats = "60x200", 1
+    lines = ["n_samples,n_features,method,old_ms,new_ms,ratio,old_objective,new_objective"]
+    for size in options.sizes.split(","):
+        n_samples, n_features = map(int, size.split("x"))
+        for method in options.methods.split(","):
+            case = (method, n_samples, n_features, options.repeats)
+            old, new = in_clone(options.old.resolve(), case), in_clone(here, case)
+            if old is None or new is None:
+                print(f"{size} {method}: failed ({'old' if old is None else 'new'})", flush=True)
+                continue
+            ratios.append(new["ms"] / old["ms"])
+            lines.append(
+                f"{n_samples},{n_features},{method},{old['ms']:.1f},{new['ms']:.1f},{ratios[-1]:.2f},"
+                f"{old['objective']:.8g},{new['objective']:.8g}"
+            )
+            print(lines[-1], flush=True)
+    mean = float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan")
+    print(f"geometric mean {mean:.2f}, largest {max(ratios, default=float('nan')):.2f}")
+    if not options.quick and options.old != here:
+        (here / "benchmarks" / "results" / "engine.csv").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
