@@ -1,8 +1,8 @@
 """Processor time of default fits, this code against another clone of it, in turns.
 
 ``python -m benchmarks.bench_engine --old DIR`` (some ten minutes) runs the same fits with the Python of both
-clones (``DIR/.venv/bin/python``), one after the other, on one BLAS thread, and writes ``results/engine.csv``: the
-smallest of the repeated times, their ratio, and J. Samples are simulated; learned targets have 64 knots.
+clones (``DIR/.venv/bin/python``), one after the other, on one BLAS thread, and writes ``results/engine.csv``:
+the smallest of the repeated times, their ratio, and J. Samples are simulated; learned targets have 64 knots.
 """
 
 from __future__ import annotations
