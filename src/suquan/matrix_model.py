@@ -95,7 +95,7 @@ class MatrixProblem:
     fit_intercept: bool
     norm: str
 
-    @property
+    @cached_property
     def data(self) -> Curves:
         """All that the fit asks of the samples."""
         return Curves(self.operator, self.n_knots)
@@ -104,6 +104,11 @@ class MatrixProblem:
     def basis(self) -> np.ndarray:
         """Targets g = Q h, of norm ‖h‖."""
         return target_basis(self.n_knots, self.smoothness)
+
+    @property
+    def loosest(self) -> float:
+        """Loosest tolerance of the W-step."""
+        return _W_TOL[int(self.operator.codes.size > FLOAT64_ENTRIES)]
 
     @property
     def max_rank(self) -> int:
@@ -299,7 +304,8 @@ def fit_matrix(problem: MatrixProblem, steps: Steps) -> MatrixFit:
     """Minimum of the problem with the squared Frobenius norm."""
     Q, alpha, loss, tol = problem.basis, problem.alpha, problem.loss, steps.tol
     design = problem.data.w_design(Q, problem.fit_intercept)
-    fit = design.solve(loss, problem.y, problem.s, alpha, tol=_W_TOL[0], max_iter=steps.max_iter)
+    w_tol = float(np.clip(1e-3 * tol, _W_TOL[0], problem.loosest))
+    fit = design.solve(loss, problem.y, problem.s, alpha, tol=w_tol, max_iter=steps.max_iter)
     theta = _dual_point(problem, fit.u)
     norm = float(np.trace(problem.data.sum_gram(theta, Q)))
     gap = fit.objective + _conjugate(problem, theta) + norm / (4.0 * alpha)
@@ -328,8 +334,7 @@ def fit_multi(
     """
     tol, max_iter = steps.tol, steps.max_iter
     limit = problem.max_rank if n_targets is None else min(n_targets, problem.max_rank)
-    is_small = problem.operator.codes.size <= FLOAT64_ENTRIES
-    loosest = _W_TOL[0] if is_small else _W_TOL[1]
+    loosest = problem.loosest
     state, n_iter = _w_step(problem, H, None, loosest, max_iter)
     history, n_rounds, n_idle = [state.objective], 0, 0
     past, growth = _Past(), _NEW_TARGET

@@ -13,16 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from suquan.ranking import SampleOperator
 from suquan.solvers._products import Array, gram_matrix
+from suquan.solvers.knot_grams import knot_entries
 from suquan.solvers.ridge import MOST_ROOT_SAMPLES, LinearFit, RidgeDesign
 from suquan.targets import knot_positions, read_at_grid
 
 # Entries up to which normalised copies are float64, so that results are exact.
 _FEW_ENTRIES = 1 << 17
+# Samples times targets from which some 50 products with the sparse maps cost less than a Gram matrix of all
+# copies, and columns up to which the second moments of the copies make for few products.
+_MANY_COPIES, _FEW_COLUMNS = 10_000, 512
 
 
 @dataclass
@@ -38,9 +45,31 @@ class Curves:
         for g in G.T:
             yield self.operator.apply(self._expand(g), dtype=np.float64 if is_small else np.float32)
 
+    @cached_property
+    def maps(self) -> Any:
+        """Sparse maps S_i, one in each row, of shape (n_samples, n_features · n_knots).
+
+        None where long ties would make them dense.
+        """
+        entries = knot_entries(self.operator, self.n_knots, np.float64)
+        if entries is None:
+            return None
+        node, head, start, feature, knot, weight = entries
+        (n, p), K = node.shape, self.n_knots
+        columns = np.minimum(node[:, :, None] + np.arange(2, dtype=np.int32), K - 1)
+        columns += K * np.arange(p, dtype=np.int32)[:, None]
+        heads = csr_array(
+            (head.ravel(), columns.ravel(), 2 * p * np.arange(n + 1)), shape=(n, p * K)
+        )
+        tails = csr_array((weight, K * feature + knot, np.r_[0, start[:, -1]]), shape=(n, p * K))
+        return heads + tails if len(weight) else heads
+
     def w_design(self, G: Array, fit_intercept: bool) -> RidgeDesign:
         """Ridge models of W at the targets G."""
         n_samples, n_features = self.operator.codes.shape
+        is_large = n_samples * G.shape[1] > _MANY_COPIES and n_features * G.shape[1] > _FEW_COLUMNS
+        if is_large and self.maps is not None:
+            return RidgeDesign.from_rows(CurveRows(self.maps, G, fit_intercept))
         if n_samples <= min(n_features * G.shape[1], MOST_ROOT_SAMPLES):
             # The Gram matrix is summed over the copies: one of them at a time is in memory.
             gram = sum((gram_matrix(A) for A in self.copies(G)), np.zeros((n_samples, n_samples)))
@@ -73,3 +102,45 @@ class Curves:
 
     def _expand(self, g: Array) -> Array:
         return read_at_grid(g, self.operator.n_features)
+
+
+class CurveRows(NamedTuple):
+    """Products with the normalised copies at the targets G and the intercept, by way of the sparse maps.
+
+    What :class:`suquan.solvers.ridge.Rows` is for a design in memory.
+    """
+
+    maps: Any
+    G: Array
+    fit_intercept: bool
+    dtype: Any = np.float64
+
+    @property
+    def n_features(self) -> int:
+        """Features of a sample."""
+        return self.maps.shape[1] // len(self.G)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns without the intercept."""
+        return self.n_features * self.G.shape[1]
+
+    def scores(self, theta: Array, dtype: Any = np.float64) -> Array:
+        """Scores of every row of theta, of shape (n_vectors, n_samples)."""
+        W = theta[:, :-1].reshape(len(theta), -1, self.n_features)
+        u = np.stack([self.maps @ np.ravel(w.T @ self.G.T) for w in W])
+        return u + theta[:, -1:] if self.fit_intercept else u
+
+    def adjoint(self, r: Array, dtype: Any = np.float64) -> Array:
+        """Adjoint of :meth:`scores` at the rows of r, of shape (n_vectors, n_columns + 1)."""
+        out = np.empty((len(r), self.n_columns + 1))
+        for k, one in enumerate(r):
+            sums = (one @ self.maps).reshape(-1, len(self.G))
+            out[k, :-1] = np.ravel(self.G.T @ sums.T)
+        out[:, -1] = r.sum(axis=1) * self.fit_intercept
+        return out
+
+    def spread(self, weights: Array) -> float:
+        """About the mean over the columns of their second moments: maps read few knots."""
+        squares = np.add.reduceat(self.maps.data**2, self.maps.indptr[:-1])
+        return float(weights @ squares) * float(np.mean(self.G**2)) / self.n_features

@@ -182,9 +182,27 @@ class RidgeDesign:
         design._set_rows(fit_intercept)
         return design
 
+    @classmethod
+    def from_rows(cls, rows: Any) -> RidgeDesign:
+        """Design of which only the products are known, as :class:`Rows` has them.
+
+        Parameters
+        ----------
+        rows : Rows
+            Its moments are never asked for.
+
+        Returns
+        -------
+        RidgeDesign
+        """
+        design = cls.__new__(cls)
+        design._A = design._root = None
+        design._rows, design._preconditioner = rows, Preconditioner(None)
+        return design
+
     def _set_rows(self, fit_intercept: bool) -> None:
         R = self._A if self._root is None else self._root.matrix
-        self._rows = Rows(R, fit_intercept)
+        self._rows: Any = Rows(R, fit_intercept)
         self._preconditioner = Preconditioner(self._rows.n_columns)
 
     def solve(
@@ -296,7 +314,7 @@ class RidgeDesign:
             theta = np.where(better[:, None, None], start, theta)
         floor = negligible(loss, y, S.mean(axis=0))
         return newton(
-            batch, self._preconditioner, theta, alpha, floor, tol, max_iter, self._rows.R.dtype
+            batch, self._preconditioner, theta, alpha, floor, tol, max_iter, self._rows.dtype
         )
 
     def _theta_of(self, start: LinearFit | None) -> MaybeArray:
@@ -385,6 +403,11 @@ class Rows(NamedTuple):
     def n_columns(self) -> int:
         """Columns without the intercept."""
         return self.R.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """Type in which products with curvatures are accurate enough."""
+        return self.R.dtype
 
     def scores(self, theta: Array, dtype: Any = np.float64) -> Array:
         """Scores of every row of theta, of shape (n_vectors, n_samples)."""
@@ -490,7 +513,7 @@ class Batch:
 
     def product(self, fits, u, damping):
         """Products with the Hessians, in the type of the design."""
-        curvatures, dtype = self._curvatures(fits, u, damping), self.rows.R.dtype
+        curvatures, dtype = self._curvatures(fits, u, damping), self.rows.dtype
         diagonals: MaybeArray = None
         if self.n_outputs == 1 and all(isinstance(c, DiagonalCurvature) for c in curvatures):
             diagonals = np.stack([c.diagonal() for c in curvatures]).astype(dtype)
@@ -578,15 +601,21 @@ class Preconditioner:
 
     The moments, of unit mean curvature, cost as much as many products. So they are formed once conjugate
     gradients have needed many, and formed again where they have needed many with them.
+
+    Parameters
+    ----------
+    n_columns : int or None
+        None: moments are never formed.
     """
 
-    def __init__(self, n_columns: int) -> None:
-        self._wants_moments = n_columns <= _FEW_COLUMNS
+    def __init__(self, n_columns: int | None) -> None:
+        self.has_room = n_columns is not None and n_columns <= MOST_SQUARE_COLUMNS
+        self._wants_moments = n_columns is not None and n_columns <= _FEW_COLUMNS
         self._moments: MaybeArray = None
 
-    def improve(self, n_columns: int) -> bool:
+    def improve(self) -> bool:
         """Form moments, or new ones, at the next call of :meth:`inverse`; False where there is no room."""
-        self._wants_moments, self._moments = n_columns <= MOST_SQUARE_COLUMNS, None
+        self._wants_moments, self._moments = self.has_room, None
         return self._wants_moments
 
     def inverse(
@@ -643,8 +672,7 @@ def newton(
     criterion, n_iter = np.full(n_fits, np.inf), np.zeros(n_fits, dtype=int)
     damping = np.full(n_fits, _FIRST_DAMPING)
     inverse: Product | None = None
-    has_room = sums.n_columns <= MOST_SQUARE_COLUMNS
-    limit = _MAX_PRODUCTS if has_room else _MAX_PRODUCTS_WITHOUT_MOMENTS
+    limit = _MAX_PRODUCTS if preconditioner.has_room else _MAX_PRODUCTS_WITHOUT_MOMENTS
     while len(running) and n_iter.max() < max_iter:
         at, here, d = u[running], theta[running], damping[running]
         g = sums.gradients(running, at)
@@ -670,7 +698,7 @@ def newton(
         eased = np.where(lengths == 1.0, np.minimum(d, criterion[running]), 10.0 * d)
         damping[running] = np.minimum(eased, _MOST_DAMPING)
         running = running[((criterion[running] > tol) | ~solved) & (lengths > 0.0)]
-        if n_products > _MANY_PRODUCTS and preconditioner.improve(sums.n_columns):
+        if n_products > _MANY_PRODUCTS and preconditioner.improve():
             inverse = None
     return Minimised(theta, u, J, n_iter, criterion)
 
