@@ -38,17 +38,16 @@ def peak_bytes(model, X, y):
 
 
 def allowed_bytes(shape, method):
-    """Twice the ranks of 2 bytes, a float32 design and a square; crossfit's rows and their square; blocks.
+    """Twice the ranks of 2 bytes, a float32 design and a square; crossfit's rows, also in float64; blocks.
 
-    Several targets: less than 500 MB more at 225 × 22,283.
+    Several targets: the sparse maps.
     """
     n_entries = shape[0] * shape[1]
     arrays = 2 * ((2 + 4) * n_entries + 8 * min(shape) ** 2)
     if method == "crossfit":
-        arrays += N_REPEATS * 4 * n_entries + 2 * 8 * min(N_REPEATS * shape[0], shape[1]) ** 2
-    if method in ("matrix", "multi") and shape[0] <= shape[1]:
-        # Blocks of 16 knots of all pairs of samples, and the sparse maps that they are made from.
-        arrays += 8 * (16 * shape[0]) ** 2 + 40 * n_entries
+        arrays += N_REPEATS * (4 + 8) * n_entries
+    if method in ("matrix", "multi"):  # the sparse maps: two numbers per value, and their columns
+        arrays += 36 * n_entries
     return arrays + BLOCKS
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from suquan.losses import Loss
 from suquan.solvers._products import Array, MaybeArray, one_blas_thread, row_products
-from suquan.solvers.proximal import Intercepts, ScoredLoss, minimise
+from suquan.solvers.proximal import Intercepts, ScoredLoss, minimise, positive
 from suquan.solvers.ridge import LinearFit, negligible, normalised, of_samples
 
 # A Newton step of the ridge solver does as much as about so many steps here, which are cheap.
@@ -66,7 +66,7 @@ def solve_elastic_net(
     array([[0.7, 0. ]])
     """
     s, p, n_outputs = normalised(s), A.shape[1], loss.n_outputs
-    kept = np.flatnonzero(s)
+    kept = positive(s)
     l1, l2 = alpha * l1_ratio, alpha * (1.0 - l1_ratio)
 
     def prox(z: Array, step: float) -> Array:
@@ -80,7 +80,7 @@ def solve_elastic_net(
         return float(l1 * np.abs(w).sum() + l2 * np.vdot(w, w))
 
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        ones = np.ones((len(kept), int(fit_intercept)))
+        ones = np.ones((len(A[kept]), int(fit_intercept)))
         X, means, size = Intercepts.beside(A[kept], ones, s[kept])
         smooth = ScoredLoss(X, loss, y[kept], s[kept])
         x = _better_start(smooth, penalty, start, means, size)

@@ -22,14 +22,14 @@ from scipy.sparse import csr_array
 from suquan.ranking import SampleOperator
 from suquan.solvers._products import Array, gram_matrix
 from suquan.solvers.knot_grams import knot_entries
-from suquan.solvers.ridge import MOST_ROOT_SAMPLES, LinearFit, RidgeDesign
+from suquan.solvers.ridge import MOST_ROOT_SAMPLES, MOST_SQUARE_COLUMNS, LinearFit, RidgeDesign
 from suquan.targets import knot_positions, read_at_grid
 
 # Entries up to which normalised copies are float64, so that results are exact.
 _FEW_ENTRIES = 1 << 17
 # Samples times targets from which some 50 products with the sparse maps cost less than a Gram matrix of all
-# copies, and columns up to which the second moments of the copies make for few products.
-_MANY_COPIES, _FEW_COLUMNS = 10_000, 512
+# copies.
+_MANY_COPIES = 10_000
 
 
 @dataclass
@@ -67,10 +67,13 @@ class Curves:
     def w_design(self, G: Array, fit_intercept: bool) -> RidgeDesign:
         """Ridge models of W at the targets G."""
         n_samples, n_features = self.operator.codes.shape
-        is_large = n_samples * G.shape[1] > _MANY_COPIES and n_features * G.shape[1] > _FEW_COLUMNS
-        if is_large and self.maps is not None:
+        n_columns = n_features * G.shape[1]
+        # Few columns have moments, with which few products are needed.
+        is_large = n_samples * G.shape[1] > _MANY_COPIES
+        is_wide = n_columns > min(n_samples, MOST_SQUARE_COLUMNS)
+        if is_large and is_wide and self.maps is not None:
             return RidgeDesign.from_rows(CurveRows(self.maps, G, fit_intercept))
-        if n_samples <= min(n_features * G.shape[1], MOST_ROOT_SAMPLES):
+        if n_samples <= min(n_columns, MOST_ROOT_SAMPLES):
             # The Gram matrix is summed over the copies: one of them at a time is in memory.
             gram = sum((gram_matrix(A) for A in self.copies(G)), np.zeros((n_samples, n_samples)))
             return RidgeDesign.from_gram(gram, fit_intercept=fit_intercept)
@@ -141,6 +144,6 @@ class CurveRows(NamedTuple):
         return out
 
     def spread(self, weights: Array) -> float:
-        """About the mean over the columns of their second moments: maps read few knots."""
-        squares = np.add.reduceat(self.maps.data**2, self.maps.indptr[:-1])
-        return float(weights @ squares) * float(np.mean(self.G**2)) / self.n_features
+        """About the mean over the columns of their second moments: maps read few knots, all alike."""
+        squares = float(np.vdot(self.maps.data, self.maps.data)) / len(weights)
+        return float(weights.sum()) * squares * float(np.mean(self.G**2)) / self.n_features

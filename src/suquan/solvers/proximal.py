@@ -127,6 +127,11 @@ def minimise(
     return Solution(best, float(lowest), k, float(gap))
 
 
+def positive(s: Array) -> Any:
+    """Index of the rows of positive weight; where all are, one that makes no copy."""
+    return slice(None) if np.all(s > 0.0) else np.flatnonzero(s > 0.0)
+
+
 def first_step(smooth: Smooth, x: Array, u: Any) -> float:
     """Inverse curvature of the loss along its gradient at x, by a difference of gradients.
 
@@ -192,13 +197,20 @@ class Intercepts(NamedTuple):
     size: float
 
     @classmethod
-    def beside(cls, columns: Array, intercepts: Array, s: Array) -> "Intercepts":
-        """Put the columns of intercepts beside the centred `columns`, whose rows have the weights s."""
+    def beside(
+        cls, columns: Array, intercepts: Array, s: Array, centres: Any = 0.0
+    ) -> "Intercepts":
+        """Put the columns of intercepts beside the centred `columns`, whose rows have the weights s.
+
+        The only float64 copy of the columns is made here, `centres` of the rows subtracted.
+        """
         n_rows, n_columns = columns.shape
         X = np.empty((n_rows, n_columns + intercepts.shape[1]))
-        has_intercept = intercepts.shape[1] > 0
-        means = (s / s.sum()) @ columns if has_intercept else np.zeros(n_columns)
-        np.subtract(columns, means, out=X[:, :n_columns])
+        has_intercept, means = intercepts.shape[1] > 0, np.zeros(n_columns)
+        np.subtract(columns, centres, out=X[:, :n_columns])
+        if has_intercept:
+            means = (s / s.sum()) @ X[:, :n_columns]
+            X[:, :n_columns] -= means
         size = _root_of_largest_eigenvalue(X[:, :n_columns], s) if has_intercept else 1.0
         X[:, n_columns:] = size * intercepts
         return cls(X, means, size)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from suquan.losses import Loss
 from suquan.solvers._products import one_blas_thread
-from suquan.solvers.proximal import Intercepts, ScoredLoss, Solution, minimise
+from suquan.solvers.proximal import Intercepts, ScoredLoss, Solution, minimise, positive
 from suquan.target_sets import TargetSet, find_target_set
 
 Vector = NDArray[np.float64]
@@ -115,14 +115,15 @@ def solve_target(
     """
     target = find_target_set(target_set).at(smoothness)
     n_outputs, K = loss.n_outputs, D.shape[1]
-    kept = np.flatnonzero(s > 0.0)
-    rows = D.reshape(len(s), n_outputs, K)[kept].reshape(-1, K).astype(np.float64)
-    rows -= rows.mean(axis=1, keepdims=True)  # f has sum 0, so that scores stay the same
+    kept = positive(s)
+    rows = D.reshape(len(s), n_outputs, K)[kept].reshape(-1, K)
     y, s = y[kept], s[kept]
-    shifts = np.tile(np.eye(n_outputs, n_outputs if fit_intercept else 0), (len(kept), 1))
+    shifts = np.tile(np.eye(n_outputs, n_outputs if fit_intercept else 0), (len(s), 1))
+    centres = rows.mean(axis=1, keepdims=True, dtype=np.float64)
     # Line searches refuse what is not finite.
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        X, means, size = Intercepts.beside(rows, shifts, np.repeat(s, n_outputs))
+        # f has sum 0, so that centred rows have the same scores.
+        X, means, size = Intercepts.beside(rows, shifts, np.repeat(s, n_outputs), centres)
         smooth = ScoredLoss(X, loss, y, s)
         constant = loss.best_constant(y, s) if fit_intercept else np.zeros(n_outputs)
         start = _finite_start(smooth, target, f_start, constant[: shifts.shape[1]] / size)
