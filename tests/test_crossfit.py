@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
+from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
 
 from suquan import SuquanClassifier, SuquanClassifierCV, SuquanCox, SuquanRegressor
 
@@ -141,3 +141,19 @@ def test_selection_keeps_the_start_where_no_folds_can_be_fitted():
     departures = model.cv_results_["param_departure"]
     scores = [model.cv_results_["mean_test_score"][departures == at] for at in (0.0, 0.5, 1.0)]
     np.testing.assert_array_equal(scores[1:], [scores[0]] * 2)
+
+
+@pytest.mark.parametrize(
+    "cv", [3, StratifiedKFold(3), StratifiedKFold(3, shuffle=True, random_state=0)]
+)
+def test_labels_of_weight_zero_do_not_move_the_folds(cv):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 8))
+    y = X[:, 0] - X[:, 1] > 0.5 * rng.standard_normal(60)
+    weights = (np.arange(60) % 4 > 0).astype(float)
+    model = SuquanClassifier("crossfit", cv=cv, alpha=0.01, random_state=0)
+    expected = model.fit(X, y, sample_weight=weights).coef_
+    flipped = model.fit(X, np.where(weights > 0, y, ~y), sample_weight=weights).coef_
+    np.testing.assert_array_equal(flipped, expected)
+    alone = model.fit(X[weights > 0], y[weights > 0]).coef_
+    np.testing.assert_allclose(alone, expected, atol=1e-9)

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
+    PredefinedSplit,
     StratifiedGroupKFold,
     StratifiedKFold,
     check_cv,
@@ -31,10 +32,13 @@ def crossfit_splits(
     if not settings.method.is_crossfit:
         return None
     groups = None if groups is None else np.asarray(groups)
-    if isinstance(settings.cv, Integral):
-        # Drawn among the used samples, so that the others are as if absent.
+    is_fixed = not hasattr(settings.cv, "split") or isinstance(settings.cv, PredefinedSplit)
+    if isinstance(settings.cv, Integral) or not is_fixed:
+        # Drawn among the used samples, so that the others are as if absent. Lists number all samples.
         groups = None if groups is None else groups[used]
-        return _usable(loss, y[used], _random_splits(settings, loss, y[used], groups))
+        y, used = y[used], np.ones(np.count_nonzero(used), dtype=bool)
+    if isinstance(settings.cv, Integral):
+        return _usable(loss, y, _random_splits(settings, loss, y, groups))
     place = np.where(used, np.cumsum(used) - 1, -1)
     splits = []
     splitter = check_cv(settings.cv, y, classifier=loss.is_classification)
