@@ -232,7 +232,8 @@ def test_samples_without_a_label_are_left_out(tmp_path, data, table):
     X = pd.DataFrame(table.values, columns=model.feature_names_in_)
     scores = direct.decision_function(table.values)
     shift = (model.intercept_ - model.best_estimator_.intercept_).item()
-    assert_allclose(model.decision_function(X), scores + shift, rtol=1e-5, atol=1e-6)
+    # The f-steps on blocks and in memory end within the same tolerance, not at the same numbers.
+    assert_allclose(model.decision_function(X), scores + shift, atol=1e-3 * np.ptp(scores))
     assert shift != 0.0
     assert_array_equal(model.decision_function(X) > 0, model.predict(X) == "yes")
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 
 from suquan import (
@@ -152,6 +153,15 @@ def test_samples_without_any_order():
     with pytest.warns(UserWarning, match="one value throughout"):
         assert np.isnan(model.predict_proba(np.ones((2, 4)))).all()
     np.testing.assert_allclose(model.predict_proba(np.eye(4))[:, 1], 4 / 6)
+
+
+def test_the_objective_is_that_of_the_model_for_softmax_of_two_classes():
+    rng = np.random.default_rng(0)
+    X, y = np.exp(rng.standard_normal((60, 30))), np.arange(60) % 2
+    model = SuquanClassifier("multi", loss="softmax", alpha=0.05, max_rounds=1000).fit(X, y)
+    expected = log_loss(y, model.predict_proba(X)) + model.alpha_ * model.singular_values_.sum()
+    assert model.objective_ == pytest.approx(expected, rel=1e-6)
+    assert model.duality_gap_ <= 1e-4 * model.objective_
 
 
 def test_a_normaliser_before_another_model(data):

@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import null_space
 
 from suquan.losses import Loss
 from suquan.objective import FLOAT64_ENTRIES, JointFit, Steps, intercept_only
@@ -179,21 +180,20 @@ class SharedCoefficients:
     def __init__(self, problem: MatrixProblem, D: np.ndarray, offset: Any = 0.0):
         self.loss, self.y, self.s, self.offset = problem.loss, problem.y, problem.s, offset
         n_outputs, self.alpha = self.loss.n_outputs, 0.5 * problem.alpha
-        ones = np.tile(
-            np.eye(n_outputs, n_outputs if problem.fit_intercept else 0), (len(self.y), 1)
-        )
+        self.basis = np.eye(n_outputs, n_outputs if problem.fit_intercept else 0)
+        if problem.fit_intercept and ignores_shifts(self.loss, self.y, self.s):
+            # Without curvature along a common shift, Newton's method drifts there, and scores lose digits.
+            self.basis = null_space(np.ones((1, n_outputs)))
+        ones = np.tile(self.basis, (len(self.y), 1))
         self.X, self.n_columns, self.balanced = np.hstack([D, ones]), D.shape[1], False
-        self.ignores_shifts = ignores_shifts(self.loss, self.y, self.s)
 
     def solve(self, h: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Minimised]:
         """Best h and b from a start, and how they were found."""
-        theta = np.r_[h, b[: self.X.shape[1] - len(h)]][None, None]
+        theta = np.r_[h, b @ self.basis][None, None]
         floor, kept = negligible(self.loss, self.y, self.s), Preconditioner(0)
         found = newton(self, kept, theta, self.alpha, floor, _STEP_TOL, 100)
-        theta, best = found.theta[0, 0], np.zeros_like(b)
-        best[: len(theta) - len(h)] = theta[len(h) :]
-        best -= best.mean() if self.ignores_shifts else 0.0
-        return theta[: len(h)], best, found
+        theta = found.theta[0, 0]
+        return theta[: len(h)], self.basis @ theta[len(h) :], found
 
     def scores(self, theta):
         """Scores without the offset, in which they are linear."""

@@ -87,7 +87,7 @@ def solve_elastic_net(
         floor = negligible(loss, y[kept], s[kept])
         found = minimise(smooth, prox, penalty, x, tol=tol, floor=floor, max_iter=_STEPS * max_iter)
     x = found.x.reshape(n_outputs, -1)
-    w, b = x[:, :p], np.zeros(n_outputs)
+    w, b = x[:, :p] + 0.0, np.zeros(n_outputs)  # thresholds leave −0
     if fit_intercept:
         b = x[:, p] * size - w @ means
         b -= b.mean() if n_outputs > 1 else 0.0

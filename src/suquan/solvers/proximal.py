@@ -140,7 +140,7 @@ def first_step(smooth: Smooth, x: Array, u: Any) -> float:
     """
     g = smooth.gradient(u)
     size = float(np.sqrt(g @ g))
-    if not size > 0.0:
+    if not 0.0 < size < np.inf:  # nothing to gain, or an overflow that no step mends
         return 1.0
     change = 1e-5 * max(float(np.sqrt(x @ x)), 1e-3) / size
     bend = float((smooth.gradient(smooth.scores(x + change * g)) - g) @ g) / change
