@@ -508,19 +508,24 @@ class SampleOperator:
 
     def iter_ranks(self) -> Iterator[np.ndarray]:
         """Ranks of a few samples at a time, from −1 to 1, of mean 0, ties averaged, NaN where missing."""
-        levels = (2.0 * np.arange(self.n_features) + 1.0) / self.n_features - 1.0
+        plain, levels = self._with_plain_ranks()
         step = max(1, _CACHED_VALUES // self.n_features)
         for start in range(0, self.n_samples, step):
-            some = replace(self.take(slice(start, start + step)), ties="average", scale=None)
-            yield some.apply(levels, gap=np.nan)
+            yield plain.take(slice(start, start + step)).apply(levels, gap=np.nan)
+
+    def _with_plain_ranks(self) -> tuple[SampleOperator, np.ndarray]:
+        """Return the operator with averaged ties and no scale, and the ranks that it reads."""
+        levels = (2.0 * np.arange(self.n_features) + 1.0) / self.n_features - 1.0
+        return replace(self, ties="average", scale=None), levels
 
     def rank_sums(self) -> np.ndarray:
         """Sums of the samples' ranks from −1 to 1, and how many samples have each feature, (2, n_features)."""
-        sums = np.zeros((2, self.n_features))
-        for ranks in self.iter_ranks():
-            known = ~np.isnan(ranks)
-            sums += np.where(known, ranks, 0.0).sum(axis=0), known.sum(axis=0)
-        return sums
+        plain, levels = self._with_plain_ranks()
+        _, mask = code_masks(self.codes.dtype)
+        count = np.full(self.n_features, float(self.n_samples))
+        for i in np.flatnonzero(self.n_observed < self.n_features):
+            count[self.codes[i, self.n_observed[i] :] & mask] -= 1.0
+        return np.stack([plain.sum_apply(np.ones(self.n_samples), levels), count])
 
     def rank_agreement(self, sums: np.ndarray, *, leave_out: bool) -> np.ndarray:
         """Correlation of every sample's ranks with mean ranks, and its share of ties, (n_samples, 2).
@@ -547,6 +552,16 @@ def column_moments(A: np.ndarray, s: np.ndarray, centre: Any) -> np.ndarray:
 def _rank_agreement(ranks: np.ndarray, sums: np.ndarray, leave_out: bool) -> np.ndarray:
     """:meth:`SampleOperator.rank_agreement` of the ranks of some samples."""
     known = ~np.isnan(ranks)
+    if known.all() and np.all(sums[1] == sums[1][0]) and sums[1][0] > leave_out:
+        # Ranks of complete samples have the sum 0, so that dot products are enough.
+        total, squares, p = sums[0], np.einsum("ij,ij->i", ranks, ranks), ranks.shape[1]
+        own = squares if leave_out else 0.0
+        ab = ranks @ total - own
+        bb = total @ total - 2.0 * ab - own if leave_out else total @ total
+        ties = np.round(1.0 - squares * 3.0 * p / (p * p - 1.0), 12)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r = ab / np.sqrt(squares * bb)
+        return np.column_stack([np.where(ties < 1.0, r, np.nan), ties])
     a, m = np.where(known, ranks, 0.0), known.sum(axis=1)
     total, count = (sums[0] - a, sums[1] - known) if leave_out else sums
     both = known & (count > 0)
