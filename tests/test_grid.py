@@ -1,17 +1,15 @@
 """The shared fits of a grid against a plain loop over the simple estimators."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.special import expit
 
 from suquan import SuquanClassifier, SuquanRegressor, quantile_normalize
 from suquan.fitting import Settings, encode
-from suquan.folds import Candidate, RankedData
+from suquan.folds import RankedData
 from suquan.methods import resolve_method
 from suquan.model_selection import make_candidates
-from suquan.solvers.knot_grams import knot_grams
+from suquan.rounds import Candidate
 
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
 LEARNED = METHODS[2:]
@@ -39,7 +37,6 @@ def ranked(estimator, X, y, sample_weight=None, groups=None):
 def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **parameters):
     """Decision values on held-out samples of every candidate, to 1e-6: fits must be as near to the optimum."""
     max_rounds = parameters.pop("max_rounds", None)
-    through_blocks = parameters.pop("through_blocks", False)
     alphas = parameters.pop("alphas", ALPHAS)
     smoothnesses = parameters.pop("smoothnesses", SMOOTHNESSES)
     departures = parameters.pop("departures", None)
@@ -49,8 +46,6 @@ def assert_same_as_loop(base, method, X, y, *, weights=None, groups=None, **para
     train = np.setdiff1d(np.arange(len(y)), test)
     candidates = make_candidates([method], alphas, smoothnesses, max_rounds, departures=departures)
     settings, data = ranked(estimator, X, y, weights, groups)
-    if through_blocks:
-        data = replace(data, grams=knot_grams(data.operator, estimator.n_knots))
     fits = data.fit(settings, candidates, train)
     outputs = data.outputs(settings, fits, train, test)
     part = None if weights is None else weights[train]
@@ -112,40 +107,6 @@ def test_grid_gives_the_values_of_a_plain_loop_on_knots(method):
 
 
 RULES = ("average", "first", "mean_rank")
-
-
-@pytest.mark.parametrize(("method", "ties"), list(zip(METHODS, RULES * 3, strict=False)))
-def test_blocks_of_knots_give_the_values_of_a_plain_loop(method, ties):
-    X, y = make_problem(36, 50)
-    X[:, :5] = np.round(X[:, :5], 1)
-    X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
-    settings = {"n_knots": 9, "through_blocks": True, "smoothnesses": np.array([0.05, 0.5])}
-    assert_same_as_loop(SuquanClassifier, method, X, y, missing="ignore", ties=ties, **settings)
-
-
-@pytest.mark.parametrize("method", WITHOUT_SVD)
-def test_blocks_of_knots_serve_every_loss_weights_and_no_intercept(method):
-    settings = {"n_knots": 9, "through_blocks": True, "smoothnesses": np.array([0.05, 0.5])}
-    X, y = make_problem(36, 50, "regression")
-    weights = np.random.default_rng(0).integers(0, 4, len(y)).astype(float)
-    assert_same_as_loop(SuquanRegressor, method, X, y, weights=weights, **settings)
-    assert_same_as_loop(SuquanRegressor, method, X, y, fit_intercept=False, **settings)
-    assert_same_as_loop(SuquanClassifier, method, *make_problem(36, 50, "classes"), **settings)
-
-
-def test_blocks_of_knots_are_used_where_they_pay_and_only_there():
-    X, y = make_problem(36, 50)
-    candidates = make_candidates(["joint"], ALPHAS, SMOOTHNESSES)
-
-    def has_blocks(n_folds=3, **parameters):
-        estimator = SuquanClassifier("joint", **{"n_knots": 9, **parameters})
-        settings, data = ranked(estimator, X, y)
-        return data.with_knot_grams(settings, candidates, n_folds, None).grams is not None
-
-    assert has_blocks()
-    assert not has_blocks(n_folds=1)
-    assert not has_blocks(n_knots=None)
-    assert not has_blocks(l1_ratio=0.5)
 
 
 @pytest.mark.parametrize("method", ["fixed", "bnd", "crossfit"])

@@ -587,13 +587,13 @@ class _Study:
             design = make_design(A, own.l1_ratio, settings.fit_intercept)
         else:
             G, A_test = gram[np.ix_(train, train)], gram[np.ix_(test, train)]
-            design = RidgeDesign.from_gram(G, fit_intercept=settings.fit_intercept)
+            design = RidgeDesign(None, gram=G, fit_intercept=settings.fit_intercept)
         fits = design.solve_path(
             data.loss, data.y[train], weights / weights.sum(),
             (alphas / settings.penalty_units(data.units)[0]).tolist(),
             tol=W_TOL, max_iter=settings.max_iter,
         )  # fmt: skip
-        coefficients = [fit.w if gram is None else fit.dual for fit in fits]
+        coefficients = [fit.w for fit in fits]
         return [
             data.units.centre + data.units.scale * (A_test @ np.asarray(w).T + fit.b)
             for w, fit in zip(coefficients, fits, strict=True)
@@ -635,11 +635,7 @@ class _Study:
             if name in FIXED and name not in DATA_TARGETS and is_plain:
                 A = self._samples(name, everyone, everyone[:0])[0]
                 grams[name] = A @ A.T
-        learned = list(_learned(self.methods).values())
-        candidates = self._candidates(learned, self.smoothnesses)
-        n_folds = len(self.outer) * len(self._inner(self.outer[0][0]))
-        data = self.data.with_knot_grams(self.settings, candidates, n_folds, n_jobs)
-        return replace(self, grams=grams, data=data)
+        return replace(self, grams=grams)
 
     def result(self, outcomes: dict[Task, Outcome], n_permutations: int) -> Comparison:
         """Tables and verdict."""

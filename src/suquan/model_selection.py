@@ -305,7 +305,6 @@ class SelectionMixin:
         )
         splits = make_splits(self.cv, data, everyone, int(seed), "cv")
         calibration = usable_calibration(own.get("calibration"), splits, data, "cv")
-        data = data.with_knot_grams(settings, candidates, len(splits), self.n_jobs)
         scorer = OutputScorer.of(self, self._scoring(data.classes), data)
         folds = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
             delayed(data.score)(settings, candidates, train, test, scorer) for train, test in splits
@@ -502,7 +501,7 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
         init: Any = "uniform",
         max_rounds: Any = None,
         n_targets: Any = None,
-        n_knots: int | None = None,
+        n_knots: int | str | None = "auto",
         n_repeats: int = 3,
         ties: str = "average",
         missing: str = "error",
@@ -599,7 +598,7 @@ class SuquanRegressorCV(SelectionMixin, SuquanRegressor):
         init: Any = "uniform",
         max_rounds: Any = None,
         n_targets: Any = None,
-        n_knots: int | None = None,
+        n_knots: int | str | None = "auto",
         n_repeats: int = 3,
         ties: str = "average",
         missing: str = "error",

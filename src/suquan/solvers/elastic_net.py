@@ -3,10 +3,11 @@
     min over (w, b)   Σ_i s_i ℓ(y_i, A_i·w + b) + l1 ‖w‖₁ + l2 ‖w‖²
 
 with l1 = alpha l1_ratio and l2 = alpha (1 − l1_ratio). The rounds and the comparison call
-:func:`solve_elastic_net`.
+:class:`ElasticNetDesign`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +18,35 @@ from suquan.solvers.ridge import LinearFit, negligible, normalised, of_samples
 
 # A Newton step of the ridge solver does as much as about so many steps here, which are cheap.
 _STEPS = 100
+# Most accuracy that is worth its time.
+_L1_TOL = 1e-8
+
+
+@dataclass(frozen=True)
+class ElasticNetDesign:
+    """Normalised samples A of shape (n_samples, n_features) under a penalty with an l1 norm.
+
+    It answers as :class:`suquan.solvers.ridge.RidgeDesign` does; only :meth:`solve` uses a start.
+    """
+
+    A: Array
+    l1_ratio: float
+    fit_intercept: bool
+
+    def solve(self, loss, y, s, alpha, *, tol, max_iter, start=None):
+        """One fit."""
+        return solve_elastic_net(
+            self.A, loss, y, s, alpha, self.l1_ratio,
+            fit_intercept=self.fit_intercept, tol=max(tol, _L1_TOL), max_iter=max_iter, start=start,
+        )  # fmt: skip
+
+    def solve_many(self, loss, y, S, alpha, *, tol, max_iter):
+        """Fits that differ by their weights, the rows of S."""
+        return [self.solve(loss, y, s, alpha, tol=tol, max_iter=max_iter) for s in S]
+
+    def solve_path(self, loss, y, s, alphas, *, tol, max_iter):
+        """Fits at several alphas, in their order."""
+        return [self.solve(loss, y, s, alpha, tol=tol, max_iter=max_iter) for alpha in alphas]
 
 
 def solve_elastic_net(
