@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suquan.cox_loss import Cox
-from suquan.solvers.elastic_net import solve_elastic_net
+from suquan.solvers.elastic_net import ElasticNetDesign
 from suquan.solvers.target import solve_target
 from suquan.survival import as_outcome
 
@@ -167,7 +167,7 @@ def test_elastic_net_is_certified_by_its_duality_gap(ties):
     y, _, s = make_case(8, n_samples=40)
     loss, codes = encode(y, s, ties)
     A = np.random.default_rng(0).standard_normal((40, 60))
-    fit = solve_elastic_net(A, loss, codes, s, 0.05, 0.6, fit_intercept=False, tol=1e-10)
+    fit = ElasticNetDesign(A, 0.6, fit_intercept=False).solve(loss, codes, s, 0.05, tol=1e-10)
     assert fit.converged
     slopes = loss.gradient(codes, np.ravel(fit.u), s / s.sum())
     correlations = slopes @ A + 0.04 * fit.w[0]

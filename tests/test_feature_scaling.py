@@ -22,7 +22,6 @@ from suquan import (
     make_target_quantiles,
     save_model,
 )
-from suquan.losses import Logistic
 from suquan.matrix_model import target_basis
 from suquan.methods import METHODS
 from suquan.ranking import SampleOperator, deviations

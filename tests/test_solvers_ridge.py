@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
 from suquan.objective import W_TOL
 from suquan.solvers._products import column_products, n_threads, one_blas_thread, row_products
-from suquan.solvers.elastic_net import solve_elastic_net
+from suquan.solvers.elastic_net import ElasticNetDesign
 from suquan.solvers.ridge import RidgeDesign
 
 RELATIVE_ALPHAS = [1e-9, 1e-3, 1e2]  # times n_features
@@ -38,7 +38,7 @@ def solve_w(A, loss, y, s, alpha, l1_ratio=0.0, *, fit_intercept=True, **options
     """One fit by the solver of its penalty."""
     if l1_ratio == 0.0:
         return RidgeDesign(A, fit_intercept=fit_intercept).solve(loss, y, s, alpha, **options)
-    return solve_elastic_net(A, loss, y, s, alpha, l1_ratio, fit_intercept=fit_intercept, **options)
+    return ElasticNetDesign(A, l1_ratio, fit_intercept).solve(loss, y, s, alpha, **options)
 
 
 def make_data(name, shape, dtype=np.float64, seed=0, noise=1.0, balance=0.0):

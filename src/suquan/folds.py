@@ -35,6 +35,7 @@ from suquan.fitting import (
     crossfit_splits,
     decision_values,
     feature_moments,
+    finish,
     fit_weights,
     pose,
     predicted_classes,
@@ -110,37 +111,46 @@ class RankedData(Samples):
         self, settings: Settings, candidates: Sequence[Candidate], train: np.ndarray
     ) -> list[tuple[np.ndarray, Fit]]:
         """Target and fit of every candidate on the samples `train`; intercepts where they are constant."""
-        train = train[self.used[train]]
-        part = replace(
-            self,
-            operator=self.operator.take(train),
-            y=self.y[train],
-            weights=self.weights_in(settings, train),
-            groups=None if self.groups is None else self.groups[train],
-        )
+        part = self._part(settings, train)
         results: dict[int, tuple[np.ndarray, Fit]] = {}
         for name in dict.fromkeys(candidate.method.name for candidate in candidates):
             places = [k for k, candidate in enumerate(candidates) if candidate.method.name == name]
             own = settings.with_method(candidates[places[0]].method)
-            fits = part._fit_method(own, [candidates[k] for k in places], self.X[train])
+            of_alpha, of_smoothness = own.penalty_units(self.units)
+            inner = [
+                at._replace(alpha=at.alpha / of_alpha, smoothness=at.smoothness / of_smoothness)
+                for at in map(candidates.__getitem__, places)
+            ]
+            problem, g, splits = part._posed(own)
+            fits = solve(own, problem, g, inner, splits, self.units)
             results |= dict(zip(places, fits, strict=True))
         return [results[k] for k in range(len(candidates))]
 
-    def _fit_method(
-        self, settings: Settings, candidates: list[Candidate], X: np.ndarray
-    ) -> list[tuple[np.ndarray, Fit]]:
-        """Fits of one method to all samples here, whose values are X."""
-        learn = partial(learn_target, X, operator=self.operator, sample_weight=self.weights)
+    def fit_estimator(self, estimator: Any) -> None:
+        """Fit an estimator with settings of its own to all samples, by the ranks that are known already."""
+        settings = Settings.of(estimator)
+        problem, g, splits = self._part(settings, np.arange(len(self.y)))._posed(settings)
+        finish(estimator, settings, problem, g, splits, self.classes, self.units)
+
+    def _part(self, settings: Settings, rows: np.ndarray) -> RankedData:
+        """The samples `rows` that are used, with their weights in a fit to them."""
+        rows = rows[self.used[rows]]
+        return replace(
+            self,
+            X=self.X[rows],
+            operator=self.operator.take(rows),
+            y=self.y[rows],
+            weights=self.weights_in(settings, rows),
+            groups=None if self.groups is None else self.groups[rows],
+        )
+
+    def _posed(self, settings: Settings) -> tuple[Any, np.ndarray, Splits | None]:
+        """Problem, start and folds of cross-fitting of all samples here."""
+        learn = partial(learn_target, self.X, operator=self.operator, sample_weight=self.weights)
         posed = self.operator, self.loss, self.y, self.weights, self.units, learn
         problem, g = pose(settings, *posed)
         everyone = np.ones(len(self.y), dtype=bool)
-        splits = crossfit_splits(settings, self.loss, self.y, self.groups, everyone)
-        of_alpha, of_smoothness = settings.penalty_units(self.units)
-        inner = [
-            at._replace(alpha=at.alpha / of_alpha, smoothness=at.smoothness / of_smoothness)
-            for at in candidates
-        ]
-        return solve(settings, problem, g, inner, splits, self.units)
+        return problem, g, crossfit_splits(settings, self.loss, self.y, self.groups, everyone)
 
     def score(
         self,

@@ -59,13 +59,28 @@ class Curvature(Protocol):
 class Loss(Protocol):
     """What the package asks of a loss; all methods are pure functions of their arguments.
 
-    A loss of one's own needs `value` and `gradient` alone; :class:`_Default` has the rest. Five more can be given,
-    too: the attributes ``name`` for messages, ``is_classification``, whether labels are classes, and
-    ``couples_samples``, whether the loss is no sum over samples; the attribute ``has_intercept``, False where shifts
-    of all scores change nothing; and the method ``smoothness_unit(y, s)``, what useful strengths of the smoothness
-    penalty grow with. A loss that is flat or linear somewhere may give ``secant(y, u, s)``, too, the slope of its
-    gradient from the scores of smallest loss to u: without curvature the step of Newton's method has no end.
+    A loss of one's own needs `value` and `gradient`: :class:`_Default` stands in for what it lacks. A loss that
+    is flat or linear somewhere, where the step of Newton's method would have no end, may also have
+    ``secant(y, u, s)``, the slope of its gradient between the scores of smallest loss and u.
+
+    Attributes
+    ----------
+    name : str
+        What messages and model files call it.
+    is_classification : bool
+        Whether labels are classes.
+    couples_samples : bool
+        Whether the loss is no sum over samples. Such a loss also has ``separate(y, parts)``: labels of samples
+        that are to be compared within the parts only; and ``fold_classes(y, n_folds)``, classes of which every
+        fold gets its share.
+    has_intercept : bool
+        False where shifts of all scores change nothing, so that no intercept is fitted.
     """
+
+    name: str
+    is_classification: bool
+    couples_samples: bool
+    has_intercept: bool
 
     @property
     def n_outputs(self) -> int:
@@ -88,6 +103,9 @@ class Loss(Protocol):
 
     def best_constant(self, y: Array, s: Array) -> Array:
         """Scores of the best model without features, of shape (n_outputs,)."""
+
+    def smoothness_unit(self, y: Array, s: Array) -> float:
+        """What useful strengths of the smoothness penalty grow with."""
 
     def mean(self, u: Array) -> Array:
         """Predictions at the scores: values, or probabilities of shape (n_samples, n_classes)."""
@@ -210,7 +228,9 @@ class _Default:
             if slope(low) <= 0.0 <= slope(high):
                 return np.array([brentq(slope, low, high, xtol=np.finfo(float).tiny)])
             reach *= 2.0
-        raise ValueError(f"{self.name} has no smallest value for a constant score; give best_constant.")
+        raise ValueError(
+            f"{self.name} has no smallest value for a constant score; give best_constant."
+        )
 
     def smoothness_unit(self, y, s):
         """Mean loss of the best constant: the variance of y for the squared loss."""

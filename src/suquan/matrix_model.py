@@ -12,8 +12,7 @@ decomposition shares the singular values out evenly between both sides: the obje
 one ridge problem, whose design is the normalised copies of the samples at all targets of a basis.
 
 A duality gap says how far the objective is from the minimum of the convex problem, that of "multi" without a
-limit on the rank. At scores u with the slopes −θ = ∂L/∂u, a convex loss is at least L(u) − θ·(u' − u), so that no
-gradient but that of the loss is needed.
+limit on the rank. It needs no more than slopes: with −θ = ∂L/∂u, a convex loss is at least L(u) − θ·(u' − u).
 
 :mod:`suquan.fitting` makes a :class:`MatrixProblem` of ranked samples, :mod:`suquan.rounds` asks for its fits.
 Coefficients W have shape (n_outputs, n_targets, n_features), targets G (n_knots, n_targets).
@@ -131,8 +130,8 @@ class MatrixProblem:
         D = (rows @ self.basis).reshape(len(rows) * n_outputs, -1)
         size = D.shape[1]
         if self.fit_intercept and n_outputs > 1:
-            # Outputs share the coefficients but not the intercepts, which get columns so long that their penalty
-            # is next to none; the W-step after this one has none at all.
+            # Outputs share the coefficients but not the intercepts, which get columns so long that their
+            # penalty is next to none; the W-step after this one has none at all.
             D = np.hstack([D, _FREE * np.tile(np.eye(n_outputs), (len(rows), 1))])
         has_intercept = self.fit_intercept and n_outputs == 1
         design = RidgeDesign(D, fit_intercept=has_intercept, is_shared=True)
@@ -287,8 +286,8 @@ def _times(W: np.ndarray, T: np.ndarray) -> np.ndarray:
 def _trace_gap(problem: MatrixProblem, state: _State) -> float:
     """Bound on the distance of the objective from its minimum under the trace norm.
 
-    Where the norm κ of Σ_i θ_i S_i R^-½ exceeds alpha, the linear bound on the loss is used on the minimiser's own
-    norm, which is at most J / alpha as losses are not negative.
+    Where the norm κ of Σ_i θ_i S_i R^-½ exceeds alpha, the linear bound on the loss is used on the norm of the
+    minimiser, which is at most J / alpha as losses are not negative.
     """
     theta, lower = _lower_bound(problem, state.u)
     kappa = np.sqrt(max(float(np.linalg.eigvalsh(problem.sum_gram(theta))[-1]), 0.0))
@@ -324,7 +323,7 @@ def _result(
     problem: MatrixProblem, state: _State, objective: float, gap: float, history: list[float],
     n_rounds: int, n_iter: int, tol: float,
 ) -> Fit:  # fmt: skip
-    """The state with targets of mean square 1, the largest singular value first, and the sign of method="svd"."""
+    """The state with targets of mean square 1, the largest first, and of the sign of method="svd"."""
     sigma = state.sigma
     G = problem.basis @ state.H
     scale = np.sqrt(np.mean(problem.expand(G.T) ** 2, axis=1))

@@ -332,7 +332,13 @@ class SelectionMixin:
             "n_targets": chosen.n_targets,
             "departure": chosen.departure,
         }
-        model = self._base(**shared).fit(X, y, sample_weight=sample_weight, groups=groups)
+        model = self._base(**shared)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        data.fit_estimator(model)
+        if data.loss.couples_samples:
+            model._fit_baseline(X, data.labels, data.weights)
         self.best_estimator_, self.method_ = model, chosen.method.name
         vars(self).update({name: v for name, v in vars(model).items() if name.endswith("_")})
         # The strengths asked for: a method without smoothness was chosen at 0.

@@ -5,8 +5,8 @@
 with weights s of sum 1 and Ω(w) = (1 − l1_ratio)·‖w‖² + l1_ratio·‖w‖₁. With knots, f = B g reads the node
 values g, and the last term is smoothness·(K/p)·Σ_k (g[k+1] − g[k])². Without, g is f.
 
-:mod:`suquan.fitting` makes a :class:`JointProblem` of ranked samples, :mod:`suquan.rounds` solves it and makes a
-:class:`Fit`. Blocks on Dask have a subclass that answers with sums over blocks.
+:mod:`suquan.fitting` makes a :class:`JointProblem` of ranked samples, :mod:`suquan.rounds` solves it and makes
+a :class:`Fit`. Blocks on Dask have a subclass that answers with sums over blocks.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from suquan.targets import knot_positions, read_at_grid
 
 # Up to this many entries designs are kept in float64; larger ones in float32, to save memory and time.
 FLOAT64_ENTRIES = 1 << 16
-# Relative accuracy of the w-step, which is cheap, and of the f-step in units of the user's: J is flat around the
-# best target, which is not found where J is just small enough.
-W_TOL, F_TOL = 1e-10, 0.1
+# Relative accuracy of the w-step, which is cheap; with an l1 penalty, where it is less so; and of the f-step,
+# in units of the user's: J is flat around the best target, which is not found where J is just small enough.
+W_TOL, L1_TOL, F_TOL = 1e-10, 1e-8, 0.1
 # Training and test samples of folds: training samples by a mask or by their numbers, test samples by numbers.
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
@@ -67,6 +67,11 @@ class JointProblem:
         """Type of the designs."""
         n_entries = self.operator.n_samples * self.operator.n_features * self.loss.n_outputs
         return np.float64 if n_entries <= FLOAT64_ENTRIES else np.float32
+
+    @property
+    def w_tol(self) -> float:
+        """Accuracy of the w-step."""
+        return L1_TOL if self.l1_ratio > 0.0 else W_TOL
 
     @property
     def node_smoothness(self) -> float:
@@ -164,8 +169,9 @@ class FoldModels:
     def fit(self, problem: JointProblem, design: Any, max_iter: int) -> list[LinearFit]:
         """Models on normalised samples; they share what the design has computed once."""
         return design.solve_many(
-            problem.loss, problem.y, self.weights, problem.alpha, tol=W_TOL, max_iter=max_iter
-        )
+            problem.loss, problem.y, self.weights, problem.alpha,
+            tol=problem.w_tol, max_iter=max_iter,
+        )  # fmt: skip
 
     def held_out_loss(self, problem: JointProblem, models: Sequence[LinearFit]) -> float:
         """Mean loss of the held-out samples under the models that have not seen them."""

@@ -1,8 +1,8 @@
 """Rounds of w-step and f-step: from a problem, a method and a start to a fit.
 
-:mod:`suquan.fitting` calls :func:`fit` for estimators, selection and comparison, in memory and on Dask, with all
-settings of one method on one set of samples; a :class:`Fit` for each goes out. The steps themselves are those of
-the problem (:mod:`suquan.objective`, :mod:`suquan.matrix_model`).
+:mod:`suquan.fitting` calls :func:`fit` for estimators, selection and comparison, in memory and on Dask, with
+all settings of one method on one set of samples; a :class:`Fit` for each goes out. The steps themselves are
+those that the problem states (:mod:`suquan.objective`, :mod:`suquan.matrix_model`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from suquan.matrix_model import MatrixProblem, fit_targets
 from suquan.methods import Method
-from suquan.objective import F_TOL, W_TOL, Fit, JointProblem, Splits
+from suquan.objective import F_TOL, Fit, JointProblem, Splits
 from suquan.solvers.ridge import LinearFit
 from suquan.solvers.spectral import spectral_target
 from suquan.solvers.target import TargetFit
@@ -74,7 +74,11 @@ class Steps:
 
 
 def fit(
-    problem: Any, g: np.ndarray, candidates: Sequence[Candidate], steps: Steps, splits: Splits | None
+    problem: Any,
+    g: np.ndarray,
+    candidates: Sequence[Candidate],
+    steps: Steps,
+    splits: Splits | None,
 ) -> list[Fit]:
     """Fit one method at all its settings, from the start g.
 
@@ -132,7 +136,12 @@ def _first_steps(
     kinds = {(at.alpha, crossed) for at, crossed in zip(candidates, by_fold, strict=True)}
     alphas = {of: sorted({a for a, crossed in kinds if crossed is of}) for of in (False, True)}
     path = design.solve_path(
-        problem.loss, problem.y, problem.s, alphas[False], tol=W_TOL, max_iter=steps.max_iter
+        problem.loss,
+        problem.y,
+        problem.s,
+        alphas[False],
+        tol=problem.w_tol,
+        max_iter=steps.max_iter,
     )
     firsts: dict = {(alpha, False): fit for alpha, fit in zip(alphas[False], path, strict=True)}
     folds = problem.fold_models(splits or [])
@@ -151,8 +160,8 @@ def intercept_only(problem: Any, g: np.ndarray) -> Fit:
     objective = problem.loss.value(problem.y, u, problem.s) + problem.roughness(g)
     w = np.zeros((n_outputs, problem.operator.n_features))
     if isinstance(problem, MatrixProblem):
-        several = {"singular_values": np.zeros(1), "gap": 0.0, "n_shown": 1}
-        return Fit(g[None], w, b, objective, [objective], **several)
+        one = Fit(g[None], w, b, objective, [objective])
+        return replace(one, singular_values=np.zeros(1), gap=0.0, n_shown=1)
     return Fit(g, w, b, objective, [objective])
 
 
@@ -213,9 +222,7 @@ def _fit_crossfit(
         del D, y, s  # before the next design is made
         n_iter += f_fit.n_iter
         unfinished = (*unfinished, *_unfinished_f(f_fit, steps.tol))
-        steps.report(
-            f"round {len(targets)}: out-of-fold loss before {steps.unit * losses[-1]:.6g}"
-        )
+        steps.report(f"round {len(targets)}: out-of-fold loss before {steps.unit * losses[-1]:.6g}")
         collapsed = _is_degenerate(f_fit.f)
         targets.append(targets[-1] if collapsed else f_fit.f / np.sqrt(np.mean(f_fit.f**2)))
         if at.max_rounds > 1 and not collapsed:
@@ -253,7 +260,7 @@ def _w_step(
     """Best (w, b) at the target g."""
     return problem.w_design(g).solve(
         problem.loss, problem.y, problem.s, problem.alpha,
-        tol=W_TOL, max_iter=steps.max_iter, start=start,
+        tol=problem.w_tol, max_iter=steps.max_iter, start=start,
     )  # fmt: skip
 
 
@@ -270,8 +277,8 @@ def _f_step(
 def _result(problem, g, w_fit, history, n_rounds, n_iter, unfinished) -> Fit:
     """Result of rounds that ended with a w-step at g."""
     objective = w_fit.objective + problem.roughness(g)
-    counts = {"n_rounds": n_rounds, "n_iter": max(int(n_iter), 1)}
-    return Fit(g, w_fit.w, w_fit.b, objective, history, **counts, unfinished=unfinished)
+    n_iter = max(int(n_iter), 1)
+    return Fit(g, w_fit.w, w_fit.b, objective, history, n_rounds, n_iter, unfinished)
 
 
 def _is_degenerate(f: np.ndarray) -> bool:

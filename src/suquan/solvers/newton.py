@@ -1,8 +1,9 @@
 """Newton's method with conjugate gradients for a batch of ridge problems in lockstep.
 
-:mod:`suquan.solvers.ridge` gives it the sums over the samples of a design in memory, Dask those over blocks of rows
-that lie elsewhere; a :class:`Minimised` batch goes out. All fits run side by side, so that every product with the
-design is a matrix product. They share a preconditioner, the second moments of the columns, which the design keeps.
+:mod:`suquan.solvers.ridge` gives it the sums over the samples of a design in memory, Dask the sums over
+blocks of rows that lie elsewhere; a :class:`Minimised` batch goes out. All fits run side by side, so that every
+product with the design is a matrix product. They share a preconditioner, the second moments of the columns,
+which the design keeps.
 """
 
 from __future__ import annotations
@@ -158,7 +159,9 @@ def newton(
         scale = np.maximum(J[running], floor)
         of_losses = sums.product(running, at)
         product = _penalised_product(of_losses, alpha, sums.n_columns)
-        step, solved, n_products = conjugate_gradients(product, inverse, g, 0.1 * tol * scale, limit)
+        step, solved, n_products = conjugate_gradients(
+            product, inverse, g, 0.1 * tol * scale, limit
+        )
         slope, du = np.einsum("fkj,fkj->f", g, step), sums.scores(step)
         lengths, J_new = _search(sums, running, at, du, here, step, J[running], slope, alpha)
         t = lengths[:, None, None]

@@ -137,7 +137,7 @@ class RidgeDesign:
     """
 
     def __init__(
-        self, A: MaybeArray, *, fit_intercept: bool = True, gram: MaybeArray = None,
+        self, A: Any, *, fit_intercept: bool = True, gram: MaybeArray = None,
         is_shared: bool = False,
     ):  # fmt: skip
         self._A: MaybeArray = None if A is None else as_floats(A)
@@ -147,8 +147,9 @@ class RidgeDesign:
             if A is None:
                 self._root = GramRoot.of(np.asarray(gram, np.float64))
             elif len(A) <= min(A.shape[1], MOST_ROOT_SAMPLES):
-                self._root = GramRoot.of(gram_matrix(self._A))
-        self._rows = Rows(self._A if self._root is None else self._root.matrix, fit_intercept)
+                self._root = GramRoot.of(gram_matrix(as_floats(A)))
+        R: Any = self._A if self._root is None else self._root.matrix
+        self._rows = Rows(R, fit_intercept)
         self._preconditioner = Preconditioner(self._rows.n_columns)
 
     def solve(
@@ -225,7 +226,7 @@ class RidgeDesign:
         tol: float = TOL,
         max_iter: int = MAX_ITER,
     ) -> list[LinearFit]:
-        """Fits for several alphas, in their order, each from the one before, from the largest to the smallest."""
+        """Fits for several alphas, in their order; each starts from that of the next larger alpha."""
         S, order = normalised(np.asarray(s)[None]), np.argsort(alphas)[::-1].tolist()
         found: dict[int, Minimised] = {}
         theta: MaybeArray = None
@@ -438,9 +439,13 @@ class Batch:
         """Curvatures of the fits, which a Newton step asks for up to three times."""
         if self._known[0] is not u:
             pairs = zip(fits, u, strict=True)
-            self._known = u, [
-                damped_hessian(self.loss, *self._at(k, row), self._damping[k]) for k, row in pairs
-            ]
+            self._known = (
+                u,
+                [
+                    damped_hessian(self.loss, *self._at(k, row), self._damping[k])
+                    for k, row in pairs
+                ],
+            )
         return self._known[1]
 
     def adapt(self, fits, lengths, criterion):
