@@ -500,6 +500,19 @@ def test_a_missing_value_counts_as_its_weighted_training_mean(scaling, missing, 
     assert np.array_equal(alone, model.decision_function(new))
 
 
+@pytest.mark.parametrize("method", ["fixed", "crossfit"])
+def test_predictions_of_samples_without_a_gene_take_its_training_mean(method):
+    X, y = make_problem()
+    model = SuquanClassifier(method, missing="ignore", random_state=0).fit(X, y)
+    new = X.copy()
+    new[:, 0] = np.nan
+    Z = model.transform(new)
+    Z[:, 0] = model.transform(X)[:, 0].mean()
+    u = Z @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(new), u, atol=1e-10)
+    np.testing.assert_array_equal(model.predict(new), u > 0)
+
+
 @pytest.mark.filterwarnings("ignore:the target quantiles are not non-decreasing")
 @pytest.mark.parametrize(("method", "n_classes"), [("multi", 3), ("matrix", 3), ("matrix", 2)])
 @pytest.mark.parametrize("scaling", ["none", "std"])
