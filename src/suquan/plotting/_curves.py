@@ -8,8 +8,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from suquan.plotting._axes import COLORS, finish, label, label_ends, limits, make_axes
-from suquan.plotting._targets import STYLES, fitted_target, shown_places
+from suquan.plotting._axes import (
+    COLORS,
+    STYLES,
+    finish,
+    label,
+    label_ends,
+    limits,
+    make_axes,
+    shown_places,
+)
+from suquan.plotting._targets import fitted_target
 from suquan.targets import grid
 
 
@@ -31,19 +40,14 @@ class FeatureCurveDisplay:
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
-        The first curve.
-    lines_ : list of Line2D
-        All curves.
+    line_, lines_ : matplotlib Line2D and list of them
+        The first curve, and all.
     labels_ : list of matplotlib Text
         Names of the classes at the ends of several curves.
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> from suquan import SuquanClassifier
     >>> from suquan.datasets import make_corrupted_classification
     >>> from suquan.plotting import FeatureCurveDisplay
@@ -71,20 +75,10 @@ class FeatureCurveDisplay:
 
         Parameters
         ----------
-        estimator : fitted SuquanClassifier, SuquanRegressor, their CV twins, or
-            SupervisedQuantileNormalizer
+        estimator : fitted model with `target_quantiles_` and `coef_`
         feature : str or int
             Name of the feature, or the number of its column, from 0.
         ax : matplotlib Axes, default=None
-
-        Returns
-        -------
-        FeatureCurveDisplay
-
-        Raises
-        ------
-        ValueError
-            If the model has no such feature, or no coefficients.
         """
         fitted_target(estimator)
         model = getattr(estimator, "estimator_", estimator)
@@ -99,57 +93,43 @@ class FeatureCurveDisplay:
         classes = getattr(model, "classes_", ())
         return cls(weights @ targets, feature=name, classes=classes).plot(ax)
 
-    def plot(self, ax: Any = None, *, color: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-        color : matplotlib colour, default=None
-
-        Returns
-        -------
-        FeatureCurveDisplay
-        """
+    def plot(self, ax: Any = None, *, color: Any = COLORS["learned"]) -> Self:
+        """Draw on `ax`, or on a new figure, in a matplotlib colour."""
         self.ax_, self.figure_ = make_axes(ax)
-        color = COLORS["learned"] if color is None else color
         places = shown_places(self.curves.shape[1])
-        q = grid(self.curves.shape[1])[places]
+        q, towards = grid(self.curves.shape[1])[places], ""
         self.ax_.axhline(0.0, color=COLORS["guide"], lw=0.8)
         self.lines_ = [
             self.ax_.plot(q, curve[places], color=color, ls=style, lw=2)[0]
             for curve, style in zip(self.curves, cycle(("-", *STYLES)), strict=False)
         ]
-        self.line_ = self.lines_[0]
-        single = len(self.curves) == 1
-        towards = f" for {label(self.classes[1])}" if single and len(self.classes) == 2 else ""
-        self.ax_.set_title(label(self.feature), loc="left", parse_math=False)
-        self.ax_.set_xlabel("place in the sorted sample")
-        self.ax_.set_ylabel(f"added to the score{towards}", parse_math=False)
+        self.line_, self.labels_ = self.lines_[0], []
         self.ax_.set(xlim=(0, 1), ylim=limits(0.1, 1e-12, self.curves, np.zeros(1)))
-        self.labels_ = [] if single else label_ends(self.ax_, self.lines_, self.classes)
+        if len(self.curves) > 1:
+            self.labels_ = label_ends(self.ax_, self.lines_, self.classes)
+        elif len(self.classes) == 2:
+            towards = f" for {label(self.classes[1])}"
+        self.ax_.set_title(label(self.feature), loc="left")
+        self.ax_.set(xlabel="place in the sorted sample", ylabel=f"added to the score{towards}")
         finish(self.ax_)
         return self
 
 
 def _find_feature(model: Any, feature: Any) -> tuple[int, str]:
-    """Column of a feature and what to call it, or an error that names a similar one."""
-    names = getattr(model, "feature_names_in_", None)
-    n_features = model.n_features_in_
+    """Find the column of a feature and what to call it, or name a similar one."""
+    names, last = getattr(model, "feature_names_in_", None), model.n_features_in_ - 1
     if isinstance(feature, Integral):
-        if not 0 <= int(feature) < n_features:
-            raise ValueError(
-                f"the model has the columns 0 to {n_features - 1}; got feature {feature}."
-            )
+        if not 0 <= int(feature) <= last:
+            raise ValueError(f"the model has the columns 0 to {last}; got feature {feature}.")
         return int(feature), f"column {feature}" if names is None else str(names[feature])
     if names is None:
         raise ValueError(
             f"the model was fitted without feature names, so that {feature!r} is not known; give the number of "
-            f"a column, from 0 to {n_features - 1}."
+            f"a column, from 0 to {last}."
         )
-    known = [str(name) for name in names]
-    if str(feature) not in known:
-        near = get_close_matches(str(feature), known, n=3)
+    known, name = [str(name) for name in names], str(feature)
+    if name not in known:
+        near = get_close_matches(name, known, n=3)
         told = f"did you mean {' or '.join(map(repr, near))}?" if near else "check the spelling."
-        raise ValueError(f"the model has no feature {str(feature)!r}; {told}")
-    return known.index(str(feature)), str(feature)
+        raise ValueError(f"the model has no feature {name!r}; {told}")
+    return known.index(name), name

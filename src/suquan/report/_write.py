@@ -4,7 +4,7 @@ import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def write_report(
 ) -> Path:
     """Write what a comparison found, and the model fitted after it, as one HTML file.
 
-    The file needs no network and no script. It is written in one move.
+    The file needs no network and no script. It is written in one move; its path is returned.
 
     Parameters
     ----------
@@ -61,10 +61,6 @@ def write_report(
     title : str, default=None
         None: "Does learning the target help?", or "Fitted model" without a comparison.
 
-    Returns
-    -------
-    Path
-
     Examples
     --------
     >>> import tempfile
@@ -85,12 +81,17 @@ def write_report(
         raise ValueError(
             "there is nothing to report; give a comparison, a fitted estimator, or both."
         )
-    sections = []
+    now, sections = datetime.now(UTC), []
+    subtitle = f"Made on {now.day} {now:%B %Y, %H:%M} UTC."
     if comparison is not None:
         # The model's own target is drawn with the same band: once is enough.
-        repeated = estimator is not None and method_of(estimator) in comparison.targets
+        with_target = estimator is None or method_of(estimator) not in comparison.targets
         sections += comparison_sections(
-            comparison, with_target=not repeated, class_names=class_names
+            comparison, with_target=with_target, class_names=class_names
+        )
+        subtitle = (
+            f"Nested cross-validation: {len(comparison.summary['method'])} methods on the same "
+            f"{n_folds_of(comparison)} outer folds. {subtitle}"
         )
     if estimator is not None:
         sections += estimator_sections(
@@ -100,22 +101,13 @@ def write_report(
             n_top=n_top,
             class_names=class_names,
         )
-    sections += _data_sections(data_summary, warnings)
-    sections += _settings_sections(settings, estimator)
+    sections += _data_sections(data_summary, warnings) + _settings_sections(settings, estimator)
     code = "" if command is None else command if isinstance(command, str) else shlex.join(command)
     text = "With a fixed seed, the same data, settings and versions give the same numbers."
     versions = listing("Versions.", _versions(), ("Package", "Version"))
-    reproduce = Section("How to reproduce this", None, [text], code=code, tables=[versions])
-    sections.append(reproduce)
+    sections.append(Section("How to reproduce this", None, [text], code=code, tables=[versions]))
     if title is None:
         title = "Fitted model" if comparison is None else "Does learning the target help?"
-    now = datetime.now(UTC)
-    subtitle = f"Made on {now.day} {now:%B %Y, %H:%M} UTC."
-    if comparison is not None:
-        subtitle = (
-            f"Nested cross-validation: {len(comparison.summary['method'])} methods on the same "
-            f"{n_folds_of(comparison)} outer folds. {subtitle}"
-        )
     return write_page(path, title, sections, subtitle=subtitle, footer=f"suquan {__version__}")
 
 
@@ -142,9 +134,5 @@ def _settings_sections(settings: Mapping[str, Any] | None, estimator: Any) -> li
 def _versions() -> dict[str, str]:
     """Of suquan, Python, the packages that it works with, and the system."""
     versions = {"suquan": __version__, "Python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
+    versions |= {name: version(name) for name in _PACKAGES}
     return versions | {"system": f"{platform.system()} {platform.machine()}"}
