@@ -6,9 +6,8 @@ from suquan.plotting._comparison import (
     RiskGroupDisplay,
     plot_comparison,
 )
-from suquan.plotting._curves import FeatureCurveDisplay
 from suquan.plotting._samples import NormalizedSampleDisplay
-from suquan.plotting._targets import ObjectiveDisplay, TargetQuantileDisplay
+from suquan.plotting._targets import FeatureCurveDisplay, ObjectiveDisplay, TargetQuantileDisplay
 
 __all__ = [
     "ComparisonDisplay", "FeatureCurveDisplay", "NormalizedSampleDisplay", "ObjectiveDisplay",
