@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import expit
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from test_report import SETTINGS, make_problem
 
 from suquan import (
     QuantileNormalizer,
@@ -36,14 +36,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 ODD_NAME = r"$\frac{<script>_&"
 
 
-def make_problem(n_samples=60, n_features=12, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n_samples, n_features))
-    u = 2.0 * X @ rng.standard_normal(n_features)
-    return np.exp(X), (rng.random(n_samples) < expit(u)).astype(int)
-
-
-X, Y = make_problem()
+X, Y = make_problem(n_features=12)
 UNFITTED, NORMALIZER = SuquanClassifier(), QuantileNormalizer("uniform").fit(X)
 
 
@@ -57,17 +50,8 @@ def heights(line):
 
 @pytest.fixture(scope="module")
 def result():
-    return compare(
-        X,
-        Y,
-        methods=["normal", "uniform", "bnd", "crossfit", (ODD_NAME, DummyClassifier())],
-        outer_cv=3,
-        inner_cv=2,
-        alphas=[0.05, 0.5],
-        smoothnesses=[0.1],
-        n_repeats=1,
-        progress=False,
-    )
+    methods = ["normal", "uniform", "bnd", "crossfit", (ODD_NAME, DummyClassifier())]
+    return compare(X, Y, methods=methods, **SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +62,7 @@ def model():
 @pytest.fixture(scope="module")
 def several():
     """A model with three targets, of features with names."""
-    X, y = make_problem(n_samples=200)
+    X, y = make_problem(n_samples=200, n_features=12)
     y = np.where(y + (X[:, 0] > 1) > 0, "tumour", "normal")
     frame = pd.DataFrame(X, columns=[f"GENE{j}" for j in range(12)])
     return SuquanClassifier("multi", n_targets=3, alpha=0.01, n_knots=8).fit(frame, y)

@@ -4,10 +4,9 @@ import base64
 import http.server
 import re
 
-import numpy as np
 import pytest
-from scipy.special import expit
 from sklearn.dummy import DummyClassifier
+from test_report import EVIL, SETTINGS, make_problem
 
 from browser.chromium import DESKTOP, PHONES, contrast, open_page, requests
 from suquan import SuquanClassifier, compare
@@ -27,27 +26,14 @@ const leaves = (e, frame) => {
 return [texts.length, texts.filter(e => leaves(e, e.closest('svg').getBoundingClientRect()))
   .map(e => e.textContent)];
 """
-EVIL = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
 
 
 @pytest.fixture(scope="module")
 def result():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((60, 30))
-    y = (rng.random(60) < expit(2.0 * X @ rng.standard_normal(30))).astype(int)
-    found = compare(
-        np.exp(X),
-        y,
-        methods=["raw", "normal", "exponential", "joint", "crossfit", (EVIL, DummyClassifier())],
-        outer_cv=3,
-        inner_cv=2,
-        alphas=[0.05, 0.5],
-        smoothnesses=[0.1],
-        n_repeats=1,
-        n_permutations=2,
-        progress=False,
-    )
-    return found, SuquanClassifier("joint", tol=1e-12, random_state=0).fit(np.exp(X), y)
+    X, y = make_problem(n_features=30)
+    methods = ["raw", "normal", "exponential", "joint", "crossfit", (EVIL, DummyClassifier())]
+    found = compare(X, y, methods=methods, n_permutations=2, **SETTINGS)
+    return found, SuquanClassifier("joint", tol=1e-12, random_state=0).fit(X, y)
 
 
 @pytest.fixture(scope="module")
