@@ -36,11 +36,10 @@ def make_axes(
 
 
 def finish(ax: Any, *, legend: bool = False) -> None:
-    """Take away the frame, add a legend, and make sure that no text is taken for mathematics."""
+    """Take away the frame, and add a legend; its names and those of the axes are never mathematics."""
     ax.spines[["top", "right"]].set_visible(False)
-    if legend:
-        ax.legend(frameon=False, fontsize="small")
-    for text in ax.findobj(lambda artist: hasattr(artist, "set_parse_math")):
+    names = ax.legend(frameon=False, fontsize="small").get_texts() if legend else []
+    for text in (ax.xaxis.label, ax.yaxis.label, *names):
         text.set_parse_math(False)
 
 
@@ -75,7 +74,7 @@ def label_ends(ax: Any, lines: Any, names: Any) -> list[Any]:
     places = np.empty(len(ends))
     places[order] = np.maximum.accumulate(ends[order] - steps) + steps
     places -= max(0.0, places.max() - 1.0)
-    look = {"transform": ax.transAxes, "va": "center", "fontsize": "small"}
+    look = {"transform": ax.transAxes, "va": "center", "fontsize": "small", "parse_math": False}
     return [
         ax.text(1.02, place, label(name), color=line.get_color(), **look)
         for place, line, name in zip(places, lines, names, strict=True)

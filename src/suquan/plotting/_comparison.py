@@ -200,7 +200,7 @@ class ComparisonDisplay:
         ax.set(xlim=both, ylim=both, aspect="equal")
         ax.set(xlabel=f"{self.scoring}, {first}", ylabel=f"{self.scoring}, {second}")
         ax.yaxis.set_major_locator(ax.xaxis.get_major_locator())
-        look = {"transform": ax.transAxes, "fontsize": "small"}
+        look = {"transform": ax.transAxes, "fontsize": "small", "parse_math": False}
         above, below = (f"higher: {np.sum(d > 0)} of {len(d)}" for d in (y - x, x - y))
         ax.text(0.03, 0.97, f"{second} {above}", ha="left", va="top", **look)
         ax.text(0.97, 0.03, f"{first} {below}", ha="right", va="bottom", **look)

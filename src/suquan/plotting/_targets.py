@@ -178,9 +178,10 @@ class TargetQuantileDisplay:
         name = f"{method}, {'largest, ' * several}median of folds"
         return cls(np.median(folds, axis=0), fold_targets=folds, others=others, name=name).plot(ax)
 
-    def plot(self, ax: Any = None, *, color: Any = COLORS["learned"]) -> Self:
+    def plot(self, ax: Any = None, *, color: Any = None) -> Self:
         """Draw on `ax`, or on a new figure, the learned target and its band in a matplotlib colour."""
         self.ax_, self.figure_ = make_axes(ax)
+        color = COLORS["learned"] if color is None else color
         targets = standardized(np.atleast_2d(self.target_quantiles))
         several, n = self.target_quantiles.ndim == 2, targets.shape[1]
         places = shown_places(n)
@@ -287,9 +288,10 @@ class FeatureCurveDisplay:
         classes = getattr(model, "classes_", ())
         return cls(weights @ targets, feature=name, classes=classes).plot(ax)
 
-    def plot(self, ax: Any = None, *, color: Any = COLORS["learned"]) -> Self:
+    def plot(self, ax: Any = None, *, color: Any = None) -> Self:
         """Draw on `ax`, or on a new figure, in a matplotlib colour."""
         self.ax_, self.figure_ = make_axes(ax)
+        color = COLORS["learned"] if color is None else color
         places = shown_places(self.curves.shape[1])
         q, towards = grid(self.curves.shape[1])[places], ""
         self.ax_.axhline(0.0, color=COLORS["guide"], lw=0.8)
@@ -303,7 +305,7 @@ class FeatureCurveDisplay:
             self.labels_ = label_ends(self.ax_, self.lines_, self.classes)
         elif len(self.classes) == 2:
             towards = f" for {label(self.classes[1])}"
-        self.ax_.set_title(label(self.feature), loc="left")
+        self.ax_.set_title(label(self.feature), loc="left", parse_math=False)
         self.ax_.set(xlabel="place in the sorted sample", ylabel=f"added to the score{towards}")
         finish(self.ax_)
         return self
@@ -350,9 +352,10 @@ class ObjectiveDisplay:
         crossfit = method == "crossfit" and model.n_rounds_ > 0
         return cls(model.objective_history_, crossfit=crossfit).plot(ax)
 
-    def plot(self, ax: Any = None, *, color: Any = COLORS["learned"]) -> Self:
+    def plot(self, ax: Any = None, *, color: Any = None) -> Self:
         """Draw on `ax`, or on a new figure, in a matplotlib colour."""
         self.ax_, self.figure_ = make_axes(ax)
+        color = COLORS["learned"] if color is None else color
         J = self.objective_history
         (self.line_,) = self.ax_.plot(J, color=color, marker="o", ms=4.5, lw=1.5)
         names = ("half-step (f, then w)", "objective J")
@@ -368,7 +371,7 @@ class ObjectiveDisplay:
 
 
 def standardized(f: Any) -> np.ndarray:
-    """Target of mean 0 and mean square 1, along the last axis: models do not see the rest of its scale."""
+    """Give a target mean 0 and mean square 1, along the last axis: models do not see the rest of its scale."""
     f = np.asarray(f, dtype=np.float64)
     f = f - f.mean(axis=-1, keepdims=True)
     rms = np.sqrt(np.mean(f**2, axis=-1, keepdims=True))
@@ -376,14 +379,14 @@ def standardized(f: Any) -> np.ndarray:
 
 
 def nearest_target(f: Any) -> tuple[str, float]:
-    """Named target that is nearest, and its root mean square distance, both standardised."""
+    """Find the named target that is nearest, and its root mean square distance, both standardised."""
     named = {name: standardized(make_target_quantiles(name, len(f))) for name in NAMED}
     distance = {k: float(np.sqrt(np.mean((standardized(f) - g) ** 2))) for k, g in named.items()}
     return min(distance.items(), key=lambda item: item[1])
 
 
 def target_shares(estimator: Any) -> np.ndarray | None:
-    """Share of the norm that each target of a model carries; None for methods with one target.
+    """Return the share of the norm that each target of a model carries; None for methods with one target.
 
     It is that of the trace norm for "multi" and of the squared Frobenius norm for "matrix", which does not show
     its smallest targets.
@@ -418,7 +421,7 @@ def shown_targets(comparison: Comparison | None) -> tuple[str, ...]:
 
 
 def _other_targets(fixed: Sequence[str], n: int, init: Any = None) -> dict[str, np.ndarray]:
-    """Named targets of n values, and the initial one, marked as such."""
+    """Make named targets of n values, and the initial one, marked as such."""
     for name in fixed:
         check_choice("fixed", name, tuple(NAMED))
     others = {name: make_target_quantiles(name, n) for name in fixed}

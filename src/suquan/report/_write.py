@@ -101,7 +101,7 @@ def write_report(
             n_top=n_top,
             class_names=class_names,
         )
-    sections += _data_sections(data_summary, warnings) + _settings_sections(settings, estimator)
+    sections += _fact_sections(data_summary, warnings, settings, estimator)
     code = "" if command is None else command if isinstance(command, str) else shlex.join(command)
     text = "With a fixed seed, the same data, settings and versions give the same numbers."
     versions = listing("Versions.", _versions(), ("Package", "Version"))
@@ -111,28 +111,22 @@ def write_report(
     return write_page(path, title, sections, subtitle=subtitle, footer=f"suquan {__version__}")
 
 
-def _data_sections(
-    data_summary: Mapping[str, Any] | None, warnings: Iterable[Any]
-) -> list[Section]:
-    notes = [str(getattr(note, "message", note)) for note in warnings]
-    tables = [listing("The data.", data_summary, ("Property", "Value"))] if data_summary else []
-    heading = "Data and warnings" if notes and tables else "Warnings" if notes else "Data"
-    return [Section(heading, notes=notes, tables=tables)] if notes or tables else []
-
-
-def _settings_sections(settings: Mapping[str, Any] | None, estimator: Any) -> list[Section]:
-    tables = []
-    if settings:
-        tables.append(listing("Settings of the run.", settings, ("Setting", "Value")))
+def _fact_sections(data_summary: Any, notes: Any, settings: Any, estimator: Any) -> list[Section]:
+    """Tell data, warnings and settings, as far as they were given."""
+    notes = [str(getattr(note, "message", note)) for note in notes]
+    data = [listing("The data.", data_summary, ("Property", "Value"))] if data_summary else []
+    heading = "Data and warnings" if notes and data else "Warnings" if notes else "Data"
+    used = [listing("Settings of the run.", settings, ("Setting", "Value"))] if settings else []
     if estimator is not None:
         caption = f"All parameters of {type(estimator).__name__}."
         parameters = estimator.get_params(deep=False)
-        tables.append(listing(caption, parameters, ("Parameter", "Value"), folded=True))
-    return [Section("Settings", tables=tables)] if tables else []
+        used.append(listing(caption, parameters, ("Parameter", "Value"), folded=True))
+    sections = [Section(heading, notes=notes, tables=data), Section("Settings", tables=used)]
+    return [section for section in sections if section.notes or section.tables]
 
 
 def _versions() -> dict[str, str]:
-    """Of suquan, Python, the packages that it works with, and the system."""
+    """List those of suquan, Python, the packages that it works with, and the system."""
     versions = {"suquan": __version__, "Python": platform.python_version()}
     versions |= {name: version(name) for name in _PACKAGES}
     return versions | {"system": f"{platform.system()} {platform.machine()}"}
