@@ -953,11 +953,11 @@ def full_disk():
 def test_work_is_done_where_nobody_listens(data, tmp_path, monkeypatch, capsys, name, kind):
     """What is told to people is lost; results that cannot be written are an error, never a bug."""
 
-    def predict(*more):
+    def run_there(line):
         with monkeypatch.context() as patch:
             number = kind and kind()
             patch.setattr(sys, name, kind and os.fdopen(number, "w", closefd=False))
-            code = main(["predict", "model.suquan", "table.csv", *map(str, more)])
+            code = main(line.split())
             if number is None:
                 getattr(sys, name).close()  # nowhere
             else:
@@ -965,11 +965,13 @@ def test_work_is_done_where_nobody_listens(data, tmp_path, monkeypatch, capsys, 
         return code
 
     path = tmp_path / "scores.csv"
-    assert predict("-o", path) == 0
+    assert run_there(f"normalize table.csv -o {path}") == 0
+    assert run_there(f"predict model.suquan table.csv -o {path}") == 0
     assert len(read_csv(path)) == 60
     capsys.readouterr()
-    for more in ((), ("--json",)):
-        assert predict(*more) == (1 if name == "stdout" else 0)
+    for more in ("", "--json"):
+        code = run_there(f"predict model.suquan table.csv {more}")
+        assert code == (1 if name == "stdout" else 0)
         lines = capsys.readouterr()
         assert bool(lines.out) == (name == "stderr")
         assert "Traceback" not in lines.err

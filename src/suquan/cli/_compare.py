@@ -35,16 +35,21 @@ DATA = {
     "n_missing_time_or_event": "without time or event (dropped)",
     "orientation": "samples in",
 }
+# Options that it shows as settings of the run, beside the methods and the folds.
+SETTINGS = (
+    *("alphas", "smoothnesses", "n_knots", "n_targets", "feature_scaling", "calibration"),
+    *("ties", "missing", "groups", "seed"),
+)
 
 
 def run(options: Compare, output: Output) -> None:
     """Compare, fit, and write tables, figures, the model and the report."""
     folder = options.out
-    given = split_names(options.methods or "", METHOD_NAMES, options)
+    asked = split_names(options.methods or "", METHOD_NAMES, options)
     if folder.exists() and not folder.is_dir():
         raise TableError(f"{folder} is a file; give a folder")
     problem = load_problem(options, output)
-    methods = list(named_methods(given or None, is_times=bool(problem.y.dtype.names)))
+    methods = list(named_methods(asked or None, is_times=bool(problem.y.dtype.names)))
     inner = make_splitter(options.inner_cv, options.seed, problem)
     result = _compare(options, methods, inner, problem, output)
     model = fit_model(problem, [method_of_model(result)], inner, options)
@@ -53,6 +58,11 @@ def run(options: Compare, output: Output) -> None:
     save_fitted(model, folder / "model.suquan", problem, str(options.inner_cv))
     _write_figures(folder / "figures", result, model)
     data = {told: problem.summary[key] for key, told in DATA.items() if key in problem.summary}
+    folds = str(options.cv)
+    if options.leave_out is not None:
+        folds = f"each value of {options.leave_out} left out once"
+    settings = {"methods": methods, "outer folds": folds, "inner folds": str(options.inner_cv)}
+    given = {name: getattr(options, name) for name in SETTINGS}
     report = write_report(
         folder / "report.html",
         result,
@@ -61,7 +71,7 @@ def run(options: Compare, output: Output) -> None:
         feature_names=problem.feature_names.tolist(),
         class_names=problem.class_names or None,
         data_summary=data | {"features": problem.X.shape[1]},
-        settings=_settings(options, methods, problem),
+        settings=settings | {name: x for name, x in given.items() if x is not None},
         command=options.command(),
     )
     output.say(result.verdict, strong=True)
@@ -176,17 +186,3 @@ def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
             for kind, metadata in (("svg", {"Date": None}), ("png", None)):
                 save = partial(figure.savefig, format=kind, metadata=metadata, dpi=150)
                 replace_file(folder / f"{name}.{kind}", save)
-
-
-def _settings(options: Compare, methods: list[str], problem: Problem) -> dict[str, Any]:
-    """Collect what the report says of the settings."""
-    told: dict[str, Any] = {"methods": methods}
-    for name, cv in (("outer", options.cv), ("inner", options.inner_cv)):
-        told[f"{name} folds"] = f"{cv.n_folds} folds, {cv.n_repeats} times"
-    if options.leave_out is not None:
-        told["outer folds"] = f"each value of {options.leave_out} left out once"
-    told |= options.settings()
-    if problem.scoring != "r2":
-        told["calibration"] = options.calibration
-    more = {"groups kept together": options.groups, "n_targets": options.n_targets}
-    return told | {k: v for k, v in more.items() if v is not None} | {"seed": options.seed}

@@ -21,7 +21,7 @@ def run(options: Normalize, output: Output) -> None:
     path, labels = options.table, tuple(options.label or ())
     target = resolve_target_option(options.target)
     samples, why = find_samples(path, options, label_columns=labels)
-    with output.status("reading") as status:
+    with output.status("reading") as show:
         done = normalize_file(
             path,
             options.output,
@@ -32,7 +32,7 @@ def run(options: Normalize, output: Output) -> None:
             rows_per_block=options.block_samples,
             samples=samples,
             n_jobs=options.n_jobs,
-            progress=lambda what, n: status.update(f"{what}: {n:,} samples"),
+            progress=lambda what, n: show(f"{what}: {n:,} samples"),
             **options.reading(),
         )
     if not isinstance(target, str) and len(target) != done.n_features:

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -95,9 +95,14 @@ class Output:
             shown.add_row(*(Text(safe(number(cell))) for cell in row))
         self._print(self._people, shown)
 
-    def status(self, line: str) -> Any:
-        """Make a context that shows a line on a terminal while it lasts; its `update` takes another line."""
-        return self._asides.status(line)
+    @contextmanager
+    def status(self, line: str) -> Iterator[Callable[[str], None]]:
+        """Show a line while the context lasts, if at a terminal; give a function that shows another."""
+        if self._asides.is_terminal:
+            with self._asides.status(line) as status:
+                yield status.update
+        else:
+            yield lambda line: None
 
     def fail(self, line: str) -> None:
         """Say why the command ends."""
