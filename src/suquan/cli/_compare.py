@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from suquan import plotting
 from suquan._files import replace_file
 from suquan.calibration import MEASURES
 from suquan.cli._fit import fit_model, save_fitted, split_names
@@ -14,12 +15,6 @@ from suquan.cli._options import Compare
 from suquan.cli._output import Output
 from suquan.comparison import METHOD_NAMES, VERDICT_METHOD, Comparison, compare, named_methods
 from suquan.io import TableError
-from suquan.plotting import (
-    ComparisonDisplay,
-    ReliabilityDisplay,
-    RiskGroupDisplay,
-    TargetQuantileDisplay,
-)
 from suquan.report import write_report
 
 # What the report says of the data, in these words.
@@ -168,16 +163,17 @@ def _write_figures(folder: Path, result: Comparison, model: Any) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    drawings: dict[str, Any] = {"methods": partial(ComparisonDisplay.from_result, result, "box")}
+    scores, target = plotting.ComparisonDisplay.from_result, plotting.TargetQuantileDisplay
+    drawings: dict[str, Any] = {"methods": partial(scores, result, "box")}
     if len(result.summary["method"]) > 1:
-        drawings["folds"] = partial(ComparisonDisplay.from_result, result, "scatter")
+        drawings["folds"] = partial(scores, result, "scatter")
     if result.reliability:
-        drawings["reliability"] = partial(ReliabilityDisplay.from_result, result)
-    drawings["target"] = partial(TargetQuantileDisplay.from_estimator, model)
+        drawings["reliability"] = partial(plotting.ReliabilityDisplay.from_result, result)
+    drawings["target"] = partial(target.from_estimator, model)
     if model.method_ in result.targets and not hasattr(model, "n_targets_"):
-        drawings["target"] = partial(TargetQuantileDisplay.from_result, result, model.method_)
+        drawings["target"] = partial(target.from_result, result, model.method_)
     if result.risk_groups is not None:
-        drawings["risk_groups"] = partial(RiskGroupDisplay.from_result, result)
+        drawings["risk_groups"] = partial(plotting.RiskGroupDisplay.from_result, result)
     folder.mkdir(exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "suquan", "backend": "agg"}):
         for name, draw in drawings.items():

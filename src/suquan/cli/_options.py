@@ -263,7 +263,8 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions):
     def settings(self) -> dict[str, Any]:
         """Give parameters of the same names of an estimator that chooses its penalties."""
         names = ("alphas", "smoothnesses", "ties", "missing", "n_knots", "feature_scaling")
-        return {name: getattr(self, name) for name in names}
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
