@@ -9,7 +9,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 import suquan
-from suquan.ranking import SampleOperator, check_choice, code_masks, kernel_dtype
+from suquan._validation import check_choice
+from suquan.ranking import SampleOperator, code_masks, kernel_dtype
 
 few = settings(max_examples=60, deadline=None, derandomize=True)
 many = settings(max_examples=200, deadline=None, derandomize=True)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from suquan._blocks import is_dask_array
+from suquan._validation import check_choice, check_sample_weight
 from suquan.cox_loss import TIME_TIES, Cox
 from suquan.linear_model import SuquanModel, keep_parameters
 from suquan.model_selection import SelectionMixin
-from suquan.ranking import check_choice, check_sample_weight
 from suquan.survival import as_outcome, baseline_hazard, concordance, cumulative_hazard
 
 

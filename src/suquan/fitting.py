@@ -19,6 +19,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from suquan._validation import (
+    RANKED_DTYPES,
+    check_choice,
+    check_integer,
+    check_real,
+    check_sample_weight,
+    validate_data,
+)
 from suquan.crossfit import crossfit_splits
 from suquan.losses import (
     CLASSIFICATION_LOSSES,
@@ -41,17 +49,11 @@ from suquan.objective import (
 )
 from suquan.ranking import (
     MISSING,
-    RANKED_DTYPES,
     TIES,
     SampleOperator,
-    check_choice,
-    check_integer,
-    check_real,
-    check_sample_weight,
     deviations,
     mean_and_variance,
     training_ranks,
-    validate_data,
 )
 from suquan.target_sets import find_target_set
 from suquan.targets import LEARNED, learn_target, make_target_quantiles, read_at_grid

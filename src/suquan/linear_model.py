@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from suquan import methods
 from suquan._blocks import as_numpy, is_dask_array
+from suquan._validation import mask_like, row_names, validate_data
 from suquan.fitting import (
     CHECKS,
     decision_values,
@@ -31,7 +32,7 @@ from suquan.fitting import (
     predicted_classes,
 )
 from suquan.losses import Loss, make_loss
-from suquan.ranking import SampleOperator, mask_like, normalize, row_names, validate_data
+from suquan.ranking import SampleOperator, normalize
 from suquan.targets import read_at_grid
 
 __all__ = ["SuquanClassifier", "SuquanRegressor"]

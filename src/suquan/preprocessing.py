@@ -10,6 +10,13 @@ from sklearn.utils.multiclass import type_of_target
 
 from suquan._blocks import as_numpy, is_dask_array
 from suquan._dask.collections import check_row_blocks
+from suquan._validation import (
+    as_samples,
+    check_choice,
+    check_sample_weight,
+    mask_like,
+    raise_missing,
+)
 from suquan.fitting import forget
 from suquan.linear_model import (
     SuquanClassifier,
@@ -18,17 +25,7 @@ from suquan.linear_model import (
     keep_parameters,
 )
 from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, make_loss
-from suquan.ranking import (
-    MISSING,
-    TIES,
-    SampleOperator,
-    as_samples,
-    check_choice,
-    check_sample_weight,
-    mask_like,
-    normalize,
-    raise_missing,
-)
+from suquan.ranking import MISSING, TIES, SampleOperator, normalize
 from suquan.targets import LEARNED, learn_target, resolve_target
 
 __all__ = ["QuantileNormalizer", "SupervisedQuantileNormalizer", "quantile_normalize"]

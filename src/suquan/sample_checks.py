@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from suquan._validation import row_names
 from suquan.alignment import align_features
 from suquan.objective import Splits
-from suquan.ranking import SampleOperator, row_names
+from suquan.ranking import SampleOperator
 
 __all__ = ["check_samples"]
 

@@ -13,7 +13,8 @@ from scipy.special import ndtr, ndtri
 
 from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._kernels import operators
-from suquan.ranking import SampleOperator, as_rows, code_masks, fill_masked, kernel_dtype
+from suquan._validation import fill_masked
+from suquan.ranking import SampleOperator, as_rows, code_masks, kernel_dtype
 
 LEARNED = ("median", "mean", "approximate_median")
 

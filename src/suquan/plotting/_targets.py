@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from suquan._validation import check_choice
 from suquan.comparison import VERDICT_METHOD, Comparison
 from suquan.methods import METHODS, resolve_method
 from suquan.plotting._axes import (
@@ -19,7 +20,6 @@ from suquan.plotting._axes import (
     spread_places,
     vector,
 )
-from suquan.ranking import check_choice
 from suquan.targets import NAMED, grid, make_target_quantiles
 
 SHOWN_TARGETS = ("normal", "uniform", "exponential")
