@@ -199,21 +199,6 @@ def test_operator_of_selected_samples_is_the_selection_of_the_operator(ties, row
     assert_array_equal(part.apply(f), operator_of(X[rows], ties).apply(f))
 
 
-@ties_rules
-@pytest.mark.parametrize("shape", [(3, 1), (6, 23), (5, 80)])
-def test_matrix_of_a_sum_equals_the_sum_of_the_matrices(ties, shape):
-    X = make_samples(*shape, missing="error")
-    c = np.random.default_rng(2).normal(size=shape[0])
-    expected = np.einsum("i,ijk->jk", c, matrices_of(X, ties))
-    assert_allclose(operator_of(X, ties).sum_matrix(c), expected, atol=1e-13)
-
-
-def test_matrix_of_a_sum_needs_complete_samples():
-    operator = operator_of(np.array([[1.0, np.nan, 2.0]]), "average")
-    with pytest.raises(ValueError, match="complete samples"):
-        operator.sum_matrix(np.ones(1))
-
-
 def test_operator_without_samples_gives_no_rows_and_zero_sums():
     operator = operator_of(np.empty((0, 5)), "average")
     assert operator.apply(np.ones(5)).shape == (0, 5)

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from suquan._blocks import for_each_block, sum_over_blocks
 from suquan._kernels import operators
 from suquan._validation import fill_masked
-from suquan.ranking import SampleOperator, as_rows, code_masks, kernel_dtype
+from suquan.ranking import SampleOperator, as_rows, code_masks, kernel_dtype, weighted_sum
 
 LEARNED = ("median", "mean", "approximate_median")
 
@@ -236,13 +236,6 @@ def learn_target(
     return finite_target(median_rows(sort_samples(X, operator), weights, operator.n_jobs), "median")
 
 
-def _to_sort(X: np.ndarray, operator: SampleOperator, rows: slice) -> tuple:
-    """First arguments of the kernels that read sorted samples."""
-    _, mask = code_masks(operator.codes.dtype)
-    values = as_rows(X[rows], kernel_dtype(X.dtype))
-    return values, operator.codes[rows], mask, operator.n_observed[rows]
-
-
 def sort_samples(X: np.ndarray, operator: SampleOperator) -> np.ndarray:
     """Samples with their values sorted, of shape (n_samples, n_features).
 
@@ -251,10 +244,18 @@ def sort_samples(X: np.ndarray, operator: SampleOperator) -> np.ndarray:
     ordered = np.empty(X.shape, kernel_dtype(X.dtype))
 
     def sort_block(rows: slice) -> None:
-        operators.sort_rows(*_to_sort(X, operator, rows), ordered[rows])
+        _sort_rows(X, operator, rows, ordered[rows])
 
     for_each_block(sort_block, X.shape, operator.n_jobs)
     return ordered
+
+
+def _sort_rows(X: np.ndarray, operator: SampleOperator, rows: slice, out: np.ndarray) -> np.ndarray:
+    """Write the sorted values of some samples to `out`."""
+    _, mask = code_masks(operator.codes.dtype)
+    values = as_rows(X[rows], kernel_dtype(X.dtype))
+    operators.sort_rows(values, operator.codes[rows], mask, operator.n_observed[rows], out)
+    return out
 
 
 def median_rows(ordered: np.ndarray, weights: np.ndarray, n_jobs: int | None) -> np.ndarray:
@@ -298,9 +299,9 @@ def _mean_rows(X: np.ndarray, operator: SampleOperator, weights: np.ndarray) -> 
 
     def total(weights: np.ndarray) -> np.ndarray:
         def sum_block(rows: slice) -> np.ndarray:
-            part = np.zeros(X.shape[1])
-            operators.sum_sorted_rows(*_to_sort(X, operator, rows), weights[rows], part)
-            return part
+            ordered = _sort_rows(X, operator, rows, np.empty(X[rows].shape))
+            used = operator.n_observed[rows] > 0
+            return weighted_sum(weights[rows][used], ordered[used])
 
         return sum_over_blocks(sum_block, X.shape, operator.n_jobs)
 

@@ -12,9 +12,6 @@ from suquan.targets import knot_positions
 
 # Up to this many nodes the matrix is formed: a dense decomposition is then the faster one.
 _DENSE_NODES = 256
-# Up to this size Σ c_i T_i is formed in one pass over the samples, and products no longer touch them; not for
-# fewer samples than features, where it would be larger than the design.
-_MATRIX_BYTES = 1 << 27
 
 
 def spectral_target(problem: JointProblem) -> tuple[np.ndarray, np.ndarray]:
@@ -37,13 +34,9 @@ def spectral_target(problem: JointProblem) -> tuple[np.ndarray, np.ndarray]:
         The two largest ones.
     """
     c, n_nodes = problem.class_contrast(), problem.n_knots
-    T = _operator_matrix(problem, c)
-    forward, backward = products(problem, c, T)
+    forward, backward = products(problem, c)
     if n_nodes <= _DENSE_NODES:
-        if T is None:
-            M = problem.sums_of_samples(c, np.eye(n_nodes) - 1.0 / n_nodes)
-        else:
-            M = np.column_stack([forward(e) for e in np.eye(n_nodes)])
+        M = problem.sums_of_samples(c, np.eye(n_nodes) - 1.0 / n_nodes)
         _, values, Vt = linalg.svd(M, full_matrices=False)
         values, g = values[:2], Vt[0]
     else:
@@ -59,23 +52,11 @@ def spectral_target(problem: JointProblem) -> tuple[np.ndarray, np.ndarray]:
     return (-g if np.dot(np.arange(n_nodes) - 0.5 * (n_nodes - 1), g) < 0 else g), values
 
 
-def _operator_matrix(problem: JointProblem, c: Any) -> np.ndarray | None:
-    """Σ c_i T_i where it is small and can be formed, else None."""
-    operator = problem.operator
-    is_small = 8 * operator.n_features**2 <= _MATRIX_BYTES
-    if is_small and operator.n_samples >= operator.n_features and operator.is_complete:
-        return operator.sum_matrix(c)
-    return None
-
-
-def products(problem: JointProblem, c: Any, T: np.ndarray | None = None):
-    """Products with M and Mᵀ, by way of T = Σ c_i T_i where that is known."""
+def products(problem: JointProblem, c: Any):
+    """Products with M and Mᵀ."""
     operator, n_nodes = problem.operator, problem.n_knots
     node, part, _ = knot_positions(operator.n_features, n_nodes)
-    if T is not None:
-        sum_apply, sum_adjoint = T.__matmul__, T.T.__matmul__
-    else:
-        sum_apply, sum_adjoint = partial(operator.sum_apply, c), partial(operator.sum_adjoint, c)
+    sum_apply, sum_adjoint = partial(operator.sum_apply, c), partial(operator.sum_adjoint, c)
 
     def forward(g):
         g = np.ravel(g)
