@@ -88,14 +88,8 @@ def _plain(X: Any, missing: str | None) -> Any:
 def as_samples(X: Any, missing: str | None = None) -> np.ndarray:
     """Two-dimensional numeric array of samples in rows; infinities and NaN are let through.
 
-    With the rule `missing`, masked entries are marked as :class:`Observed`; without, they are NaN.
-
-    Raises
-    ------
-    TypeError
-        If `X` is sparse.
-    ValueError
-        If `X` is not two-dimensional, has no feature, or is not numeric.
+    With the rule `missing`, masked entries are marked as :class:`Observed`; without, they are NaN. What is
+    sparse, not two-dimensional or not numeric is refused.
     """
     is_masked = missing is not None and isinstance(X, np.ma.MaskedArray | Observed)
     X = _plain(X, missing)
@@ -123,7 +117,7 @@ def validate_data(estimator: Any, X: Any, y: Any = "no_validation", **options: A
         X = _plain(X, estimator.missing)
     with np.errstate(over="ignore", invalid="ignore"):
         if is_same and isinstance(X, np.ndarray):
-            options = {name: value for name, value in options.items() if name != "reset"}
+            options.pop("reset")
             return check_array(X, input_name="X", estimator=estimator, **options)
         try:
             found = validation.validate_data(estimator, X, y, **options)

@@ -106,14 +106,13 @@ class SuquanCox(SuquanModel):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X, groups
+            As in :meth:`SuquanClassifier.fit`, but for Dask arrays.
         y : structured array (event, time), or array-like of shape (n_samples, 2) with the columns time, event
             See :func:`suquan.survival.as_outcome`. Event is True or 1 where it happened, False or 0 where the
             follow-up ended without it.
         sample_weight : array-like of shape (n_samples,), default=None
             With Breslow's rule weight 2 counts as a repeated row; weight 0 counts as none.
-        groups : array-like of shape (n_samples,), default=None
-            Samples of one group stay together in the folds of "crossfit".
         strata : array-like of shape (n_samples,), default=None
             Every stratum has its own baseline; samples are compared within it. Target and coefficients are
             shared.
@@ -125,9 +124,8 @@ class SuquanCox(SuquanModel):
         _refuse_dask(X, self)
         outcome = as_outcome(y, strata)
         super().fit(X, outcome, sample_weight, groups)
-        rows = np.arange(len(outcome))
-        weights = check_sample_weight(sample_weight, rows)
-        weights = np.ones(len(rows)) if weights is None else weights
+        weights = check_sample_weight(sample_weight, outcome)
+        weights = np.ones(len(outcome)) if weights is None else weights
         baseline = baseline_hazard(outcome, self._scores(X, "keep")[:, 0], weights)
         self.baseline_strata_, self.baseline_times_, self.baseline_hazards_ = (
             np.ascontiguousarray(baseline[name]) for name in ("stratum", "time", "hazard")
@@ -135,16 +133,9 @@ class SuquanCox(SuquanModel):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Risk score of each sample, the higher the earlier the event: the logarithm of its hazard ratio.
+        """Risk score of each sample, of shape (n_samples,): the logarithm of its hazard ratio.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            NaN, with a warning, for a sample that has one value throughout.
+        The higher it is, the earlier the event. NaN, with a warning, for a sample with one value throughout.
         """
         _refuse_dask(X, self)
         return self._scores(X)[:, 0]
@@ -152,17 +143,7 @@ class SuquanCox(SuquanModel):
     def score(self, X: Any, y: Any, sample_weight: Any = None, strata: Any = None) -> float:
         """Harrell's concordance of the risk scores, within strata; equal scores count one half.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like
-            As in :meth:`fit`.
-        sample_weight, strata : array-like of shape (n_samples,), default=None
-            See :func:`suquan.survival.concordance`.
-
-        Returns
-        -------
-        float
+        y, weights and strata are those of :meth:`fit`; see :func:`suquan.survival.concordance`.
         """
         return concordance(y, self.predict(X), strata, sample_weight)
 
@@ -188,16 +169,9 @@ class SuquanCox(SuquanModel):
         return cumulative_hazard(*steps, u, times, strata)
 
     def predict_survival_function(self, X: Any, times: Any, strata: Any = None) -> np.ndarray:
-        """Probability to be free of the event at some times: exp(−cumulative hazard).
+        """Probability to be free of the event at some times: exp(−cumulative hazard), of the same shape.
 
-        Parameters
-        ----------
-        X, times, strata
-            As in :meth:`predict_cumulative_hazard_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_times)
+        The parameters are those of :meth:`predict_cumulative_hazard_function`.
         """
         return np.exp(-self.predict_cumulative_hazard_function(X, times, strata))
 
@@ -284,16 +258,7 @@ class SuquanCoxCV(SelectionMixin, SuquanCox):
     ) -> Any:
         """Choose the method and its penalties, and fit with them.
 
-        Parameters
-        ----------
-        X, y, sample_weight, strata
-            As in :class:`SuquanCox`.
-        groups : array-like of shape (n_samples,), default=None
-            For splitters that need them; also kept together in the folds of "crossfit".
-
-        Returns
-        -------
-        self
+        The parameters are those of :meth:`SuquanCox.fit`; splitters get the groups too.
         """
         return SelectionMixin.fit(self, X, as_outcome(y, strata), sample_weight, groups)
 

@@ -38,16 +38,7 @@ def as_bits(block: np.ndarray) -> tuple[np.ndarray, bool]:
     """Rows of numbers as unsigned integers for :func:`suquan._kernels.operators.encode_rows`.
 
     Floats keep their bits: 32 of float16 and float32, 64 of others. Integers become integers of 32 bits or 64
-    that sort as they do, exactly.
-
-    Parameters
-    ----------
-    block : ndarray of shape (n_samples, n_features)
-
-    Returns
-    -------
-    bits : ndarray of shape (n_samples, n_features), uint32 or uint64
-    is_float : bool
+    that sort as they do, exactly. Whether the values are floats goes out too.
     """
     kind = block.dtype.kind
     if kind == "f":
@@ -368,12 +359,7 @@ class SampleOperator:
     def rank_agreement(self, sums: np.ndarray, *, leave_out: bool) -> np.ndarray:
         """Correlation of every sample's ranks with mean ranks, and its share of ties, (n_samples, 2).
 
-        Parameters
-        ----------
-        sums : ndarray of shape (2, n_features)
-            Of :meth:`rank_sums`.
-        leave_out : bool
-            Whether the samples are part of the sums, so that each is left out of its own mean.
+        Where the samples are part of the `sums`, of :meth:`rank_sums`, each is left out of its own mean.
         """
         parts = self._map_blocks(lambda _, block: _rank_agreement(block, sums, leave_out))
         return np.concatenate([np.empty((0, 2)), *parts])
@@ -430,15 +416,8 @@ def _rank_agreement(operator: SampleOperator, sums: np.ndarray, leave_out: bool)
 def training_ranks(operator: Any) -> dict[str, Any]:
     """Compute what :func:`suquan.check_samples` needs of ranked training samples.
 
-    Parameters
-    ----------
-    operator : SampleOperator or suquan._dask.problem.BlockOperator
-
-    Returns
-    -------
-    dict
-        "profile": mean rank of every feature, from −1 to 1; "correlations": smallest, 5% quantile and largest
-        of each sample's ranks with the mean of the others; "ties": largest share of ties.
+    "profile": mean rank of every feature, from −1 to 1; "correlations": smallest, 5% quantile and largest of
+    each sample's ranks with the mean of the others; "ties": largest share of ties.
     """
     total, count = sums = operator.rank_sums()
     r, ties = operator.rank_agreement(sums, leave_out=True).T

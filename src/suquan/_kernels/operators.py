@@ -230,10 +230,7 @@ def key_at(bits, j, is_float):
 
 @kernel
 def sort_words(words, spare, counts):
-    """Sort `words` by all bits but those of the position; stable.
-
-    Returns the sorted words and the other array, of which each may be either of the two.
-    """
+    """Sort `words` by all bits but those of the position; stable. Gives the sorted array, then the other."""
     size = words.size
     width, n_digits = (8, 5) if size <= _SHORT else (11, 3)
     n_values = 1 << width
@@ -298,14 +295,8 @@ def read_keys(bits, is_float, words, keys):
 def order_row(bits, is_float, words, spare, counts):
     """Sort one row; the last three arguments are working space.
 
-    Returns
-    -------
-    words : array of uint64, shape (n_features,)
-        Its lowest 31 bits are the positions of the sorted values.
-    keys : array of uint64, shape (n_features,)
-        Equal where the sorted values are.
-    n_observed : int
-        Number of values that are not NaN; these come first.
+    Words, whose lowest 31 bits are the positions of the sorted values, keys that are equal where these are, and
+    the number of values that are not NaN, which come first, go out.
     """
     size = bits.size
     n_missing = 0
