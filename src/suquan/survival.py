@@ -252,14 +252,6 @@ def exchange_labels(rng: np.random.Generator, labels: Array, groups: Array) -> A
 def kaplan_meier(outcome: Array) -> tuple[Array, Array]:
     """Share of samples that are free of the event after each time of an event, from 1 at time 0.
 
-    Parameters
-    ----------
-    outcome : ndarray of shape (n_samples,), of :func:`as_outcome`
-
-    Returns
-    -------
-    times, shares : ndarray of shape (n_steps + 1,)
-
     Examples
     --------
     >>> from suquan.survival import as_outcome, kaplan_meier

@@ -72,30 +72,23 @@ def block_end(code, flag, start, n_observed):
 def average_blocks(values, code, flag, n_observed):
     """Replace the values of each tied block by their mean.
 
-    The mean is kept inside the block's range, so that rounding does not change equal numbers. No branch depends
-    on where blocks end: short ones would cost twice the time. Where a sum overflows, all are taken again of
-    small multiples.
+    Shares of the differences from the first are added: equal values keep theirs, and no sum of huge values
+    overflows. The mean stays inside the block's range, so that rounding does not change the order.
     """
-    means = np.empty(n_observed)
-    for scale in (1.0, 2.0**-32):
-        first, total, lowest, highest = 0, 0.0, 0.0, 0.0
-        is_finite = True
-        for k in range(n_observed):
-            value = values[k]
-            tied = (code[k] & flag) != 0
-            first = first if tied else k
-            total = scale * value + (total if tied else 0.0)
-            lowest = min(value, lowest if tied else value)
-            highest = max(value, highest if tied else value)
-            mean = total / (k - first + 1) / scale
-            means[first] = min(max(mean, lowest), highest)  # the last one of a block stays
-            is_finite &= abs(total) < np.inf
-        if is_finite:
-            break
-    first = 0
-    for k in range(n_observed):
-        first = first if (code[k] & flag) != 0 else k
-        values[k] = means[first]
+    start = 0
+    while start < n_observed:
+        end = block_end(code, flag, start, n_observed)
+        if end - start > 1:
+            first, share = values[start], 1.0 / (end - start)
+            mean, lowest, highest = first, first, first
+            for k in range(start + 1, end):
+                value = values[k]
+                mean += share * value - share * first
+                lowest, highest = min(lowest, value), max(highest, value)
+            mean = min(max(mean, lowest), highest)
+            for k in range(start, end):
+                values[k] = mean
+        start = end
 
 
 @kernel
