@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -331,16 +332,19 @@ class SampleOperator:
         With several targets, the rows of f, those of the curves Σ_l w_kl·(T_i f_l) for weights W of the samples
         as they are, with the targets side by side: of shape (3, n_weights, n_features).
         """
-        curves = None if f.ndim == 1 else np.reshape(W, (-1, *f.shape))
-        shape = (1 if curves is None else len(curves), self.n_features)
+        F = np.atleast_2d(f)
+        curves = np.ones((1, *F.shape)) if f.ndim == 1 else np.reshape(W, (-1, *F.shape))
+        shape = len(curves), self.n_features
         centres = np.broadcast_to(centre, shape)
+        targets = list(zip(F, np.swapaxes(curves, 0, 1), strict=True))
 
         def of_block(rows: slice, block: SampleOperator) -> np.ndarray:
             unscaled = replace(block, scale=None)
-            copies = [unscaled.apply(g, gap=np.nan) for g in np.atleast_2d(f)]
-            if curves is not None:
-                copies = [np.einsum("lj,lij->ij", weights, copies) for weights in curves]
-            moments = [column_moments(A, s[rows], c) for A, c in zip(copies, centres, strict=True)]
+            values = reduce(
+                np.add,
+                (W_l[:, None] * unscaled.apply(f_l, gap=np.nan) for f_l, W_l in targets),
+            )
+            moments = [column_moments(A, s[rows], c) for A, c in zip(values, centres, strict=True)]
             return np.stack(moments, axis=1)
 
         sums = sum(self._map_blocks(of_block), np.zeros((3, *shape)))
