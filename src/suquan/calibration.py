@@ -11,7 +11,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 from sklearn.isotonic import IsotonicRegression
 
-from suquan.ranking import check_choice
+from suquan._validation import check_choice
 
 __all__ = [
     "apply_calibration",

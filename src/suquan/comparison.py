@@ -40,13 +40,13 @@ from suquan._comparison_tables import (
     verdict_of,
 )
 from suquan._tasks import Outcome, Store, Task, code_of, digest_of, run_tasks
+from suquan._validation import check_real, row_names
 from suquan._version import __version__
 from suquan.calibration import apply_calibration, check_calibration
 from suquan.cox_model import SuquanCox
 from suquan.fitting import (
     Settings,
     check_method,
-    check_real,
     decision_values,
     encode,
     make_start,
@@ -72,7 +72,7 @@ from suquan.losses import make_loss
 from suquan.methods import METHODS, Method, resolve_method
 from suquan.model_selection import alpha_grid, choose, make_candidates, smoothness_grid
 from suquan.objective import W_TOL, Splits, make_design
-from suquan.ranking import column_moments, deviations, mean_and_variance, row_names
+from suquan.ranking import column_moments, deviations, mean_and_variance
 from suquan.sample_checks import tell_duplicates, torn_duplicates
 from suquan.solvers.ridge import RidgeDesign
 from suquan.statistics import Difference

@@ -14,7 +14,8 @@ import numpy as np
 
 from suquan._blocks import for_each_block
 from suquan._kernels import permutations
-from suquan.ranking import SampleOperator, as_samples, check_choice, code_masks
+from suquan._validation import as_samples, check_choice
+from suquan.ranking import SampleOperator, code_masks
 from suquan.targets import make_target_quantiles, read_at_grid, resolve_target
 
 __all__ = [

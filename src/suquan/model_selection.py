@@ -16,8 +16,9 @@ from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
 from suquan._blocks import is_dask_array
+from suquan._validation import check_choice, check_real
 from suquan.calibration import apply_calibration, centre_scores, check_calibration
-from suquan.fitting import Settings, check_method, check_real, decision_values, encode, forget
+from suquan.fitting import Settings, check_method, decision_values, encode, forget
 from suquan.folds import (
     Candidate,
     OutOfFold,
@@ -30,7 +31,6 @@ from suquan.folds import (
 )
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
 from suquan.methods import Method, resolve_method
-from suquan.ranking import check_choice
 
 # Automatic grids in units of the number of features; see docs/design/selection.md. That of the trace norm is in
 # units of its root.

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
+from suquan._validation import check_choice
 from suquan.datasets._plain_pickle import load_plain_pickle
-from suquan.ranking import check_choice
 
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
+from suquan._validation import check_choice
 from suquan.io import LabelTable, Table, TableError, read_table, select_numbers, survival_labels
 from suquan.io._errors import refuse
-from suquan.ranking import check_choice
 
 DAYS_PER_YEAR = 365.25
 DAYS_PER_MONTH = DAYS_PER_YEAR / 12

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_array
 
 from suquan._blocks import for_each_block
 from suquan._kernels.microarray import polish_sets
+from suquan._validation import check_choice, fill_masked
 from suquan.preprocessing import named_like, quantile_normalize
-from suquan.ranking import TIES, check_choice, fill_masked
+from suquan.ranking import TIES
 from suquan.targets import LEARNED, make_target_quantiles
 
 # Nodes of the density estimate; its argmax is one of them, so this number is part of the definition.
