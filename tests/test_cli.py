@@ -1154,11 +1154,6 @@ LABELS = "--labels labels.csv --label relapse"
             "compare table.csv --labels out/summary.csv --label relapse --out out",
             "out/summary.csv",
         ),
-        (
-            "reproduce expression --cel out --clinical own.csv --cdf own.csv --out out",
-            "out",
-        ),
-        ("reproduce simulated --data out --out out", "out"),
     ],
 )
 def test_an_output_that_is_an_input_is_refused_before_any_work(

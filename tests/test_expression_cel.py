@@ -1,24 +1,18 @@
-"""``suquan reproduce expression`` from a folder of CEL files, a clinical table and a CDF file."""
+"""``python -m experiments.expression`` from a folder of CEL files, a clinical table and a CDF file."""
 
-import csv
 import gzip
-import json
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from affymetrix_files import cdf_text, cdf_xda, cel_1, cel_3, cel_4
-from typer.testing import CliRunner
+from experiment_runs import rows, run
 
-from suquan.cli._app import app
-from suquan.cli._reproduce import load_experiments
+from experiments.expression import cohort as cohorts
+from experiments.expression.settings import Settings
+from experiments.expression.training_rma import training_rma
 from suquan.microarray import background_correct, median_polish, rma
-
-load_experiments()
-from suquan.experiments.expression import cohort as cohorts  # noqa: E402
-from suquan.experiments.expression.settings import Settings  # noqa: E402
-from suquan.experiments.expression.training_rma import training_rma  # noqa: E402
 
 N_ROWS, N_COLS, N_ARRAYS = 20, 12, 24
 # Probe sets of 3 and 2 pairs; a mismatch lies below its perfect match.
@@ -56,24 +50,17 @@ def arrays(tmp_path):
     return tmp_path
 
 
-def reproduce(folder, *more, **changes):
-    settings = {"label": "relapse", "positive": "yes", **SMALL, **changes}
-    given = [f"--set={name}={json.dumps(value)}" for name, value in settings.items()]
-    files = ["--cel", folder / "GSE2034", "--clinical", folder / "clinical.csv"]
-    words = ["reproduce", "expression", *files, "--cdf", folder / "chip.cdf", *given, *more]
-    return CliRunner().invoke(
-        app, [*map(str, words), "--n-jobs", "1", "--out", str(folder / "out")]
+def run_arrays(folder, *more, **changes):
+    files = {"cel": "GSE2034", "clinical": "clinical.csv", "cdf": "chip.cdf", "out": "out"}
+    words = [f"--{key}={folder / name}" for key, name in files.items()]
+    return run(
+        "expression", *words, *more, **({"label": "relapse", "positive": "yes"} | SMALL | changes)
     )
 
 
-def rows(path):
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_cel_files_and_a_clinical_table_give_tables_1_and_2_with_rma(arrays):
-    result = reproduce(arrays)
-    assert result.exit_code == 0, (result.output, result.exception)
+    result = run_arrays(arrays)
+    assert result.code == 0, result
     counts = rows(arrays / "out" / "table1.csv")
     assert [row["dataset"] for row in counts] == ["GSE2034"]
     assert (counts[0]["samples"], counts[0]["positives"]) == ("23", "11")
@@ -91,8 +78,7 @@ def test_cel_files_and_a_clinical_table_give_tables_1_and_2_with_rma(arrays):
     assert all(float(row["smoothness"]) > 0 for row in folds if row["method"] == "spav")
     assert "RMA" in (arrays / "out" / "report.html").read_text(encoding="utf-8")
     for stage in ("table", "plot"):  # neither needs the files again
-        again = ["reproduce", "expression", "--stage", stage, "--out", str(arrays / "out")]
-        assert CliRunner().invoke(app, again).exit_code == 0
+        assert run("expression", "--stage", stage, "--out", arrays / "out").code == 0
 
 
 def labels_of(folder, **changes):
@@ -162,10 +148,10 @@ def test_mistakes_are_told_before_anything_is_written(arrays, change, settings, 
     more = [f"--{key}={path}" for key, paths in files.items() for path in paths]
     for path in [arrays / name for name in "abcde"]:
         path.mkdir()
-    result = reproduce(arrays, *[word.replace("=", f"={arrays}/") for word in more], **settings)
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert re.search(message, result.stderr, re.IGNORECASE), result.stderr
+    result = run_arrays(arrays, *[word.replace("=", f"={arrays}/") for word in more], **settings)
+    assert result.code == 1
+    assert len(result.err.splitlines()) == 1
+    assert re.search(message, result.err, re.IGNORECASE), result.err
     assert not (arrays / "out").exists()
 
 
@@ -175,9 +161,9 @@ def test_mistakes_are_told_before_anything_is_written(arrays, change, settings, 
 )
 def test_unreadable_arrays_are_named(arrays, change, message):
     change(arrays)
-    result = reproduce(arrays)
-    assert result.exit_code == 1
-    assert re.search(message, result.stderr), result.stderr
+    result = run_arrays(arrays)
+    assert result.code == 1
+    assert re.search(message, result.err), result.err
 
 
 def test_samples_without_a_partner_may_be_left_out(arrays):
@@ -189,13 +175,11 @@ def test_samples_without_a_partner_may_be_left_out(arrays):
 
 
 def test_options_for_arrays_come_together(tmp_path):
-    for words, message in [
-        (["expression", "--cel", tmp_path], "need all of --cel"),
-        (["simulated", "--cel", tmp_path, "--clinical", "a", "--cdf", "b"], "for the experiment"),
-    ]:
-        result = CliRunner().invoke(app, ["reproduce", *map(str, words)])
-        assert result.exit_code == 2
-        assert message in result.stderr
+    result = run("expression", "--cel", tmp_path, "--out", tmp_path / "out")
+    assert result.code == 1
+    assert "give --cel, --clinical and --cdf" in result.err.lower()
+    result = run("simulated", "--cel", tmp_path)
+    assert result.code == 2
 
 
 def test_rma_of_training_arrays_is_rma_and_test_arrays_do_not_change_it():

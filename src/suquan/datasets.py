@@ -1,4 +1,7 @@
-"""Simulators of samples that come with the wrong distribution of values, or that need several targets."""
+"""Simulated samples to try the methods on: they come with the wrong distribution, or need several targets.
+
+Sizes and a seed come in, samples and labels go out; users, the demo and the experiments call these functions.
+"""
 
 from typing import Any
 
@@ -10,6 +13,11 @@ from sklearn.utils import check_random_state
 from suquan.preprocessing import quantile_normalize
 from suquan.survival import as_outcome
 from suquan.targets import grid, mixture_quantiles
+
+__all__ = [
+    "make_corrupted_classification", "make_corrupted_survival", "make_distorted_samples",
+    "make_several_targets_classification", "skewed_mixture", "two_steps",
+]  # fmt: skip
 
 
 def skewed_mixture(q: np.ndarray) -> np.ndarray:
