@@ -136,9 +136,8 @@ def _run(experiment: Experiment, options: argparse.Namespace) -> None:
         _run_parts(part, left, experiment.parts_in_parallel, options.n_jobs, not options.quiet)
     else:
         settings, protocol = read_settings(experiment, folder)
-        tasks = experiment.tasks(settings, data)
     if options.stage in ("all", "table"):
-        paths = make_tables(experiment, settings, tasks, folder)
+        paths = make_tables(experiment, settings, experiment.tasks(settings, data), folder)
         say(f"tables: {', '.join(path.name for path in paths)} in {folder}")
     if options.stage in ("all", "plot"):
         figures = make_figures(experiment, settings, folder)
