@@ -11,13 +11,7 @@ from data_files import data_file
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suquan.microarray import (
-    MicroarrayFileError,
-    probe_intensities,
-    read_cdf,
-    read_cel,
-    rma,
-)
+from suquan.microarray import MicroarrayFileError, probe_intensities, read_cdf, read_cel, rma
 from suquan.microarray import _files as files
 
 N_ROWS, N_COLS = 8, 6
@@ -56,9 +50,6 @@ def write(tmp_path):
         return path
 
     return write_bytes
-
-
-# ----------------------------------------------------------------------------------------------- CEL files
 
 
 @pytest.mark.parametrize("version", [1, 3, 4])
@@ -102,9 +93,6 @@ def test_a_file_that_does_not_name_its_chip_is_read(version, write):
     assert read_cel(write(data)).chip_type == ""
 
 
-# ----------------------------------------------------------------------------------------------- CDF files
-
-
 @pytest.mark.parametrize("kind", ["text", "xda"])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_cdf_files_are_read(kind, pack, write):
@@ -117,12 +105,6 @@ def test_cdf_files_are_read(kind, pack, write):
         assert cdf.cells[of_set & ~cdf.is_pm].tolist() == [cell + N_COLS for cell in cells], name
 
 
-def test_both_kinds_of_cdf_give_the_same_layout(write):
-    text, xda = (read_cdf(write(make_cdf(kind), f"{kind}.cdf")) for kind in CDF)
-    for name in ("probesets", "cells", "set_index", "is_pm"):
-        np.testing.assert_array_equal(getattr(text, name), getattr(xda, name))
-
-
 def test_bases_are_compared_in_either_case(write):
     data = (
         make_cdf("text")
@@ -133,9 +115,6 @@ def test_bases_are_compared_in_either_case(write):
     np.testing.assert_array_equal(
         read_cdf(write(data)).is_pm, read_cdf(write(make_cdf("text"), "b")).is_pm
     )
-
-
-# -------------------------------------------------------------------------------------- probe intensities
 
 
 @pytest.mark.parametrize("version", [1, 3, 4])
@@ -188,9 +167,6 @@ def test_rma_from_files_equals_affy(version, kind, write):
     pm, probeset = probe_intensities(paths, write(CDF[kind](sets, side + 1, side), "Test3.cdf"))
     order = np.argsort(names)
     np.testing.assert_allclose(rma(pm, probeset), chip["rma"][order], atol=1e-6, rtol=0)
-
-
-# ------------------------------------------------------------------------------------------ damaged files
 
 
 @pytest.mark.parametrize("kind", list(VALID))
@@ -247,16 +223,6 @@ def test_a_command_console_file_tells_all_that_it_says(write):
 def test_command_console_files_are_checked(options, message, write):
     with pytest.raises(MicroarrayFileError, match=message):
         read_cel(write(make_cel(1, **options)))
-
-
-def test_an_error_names_the_file_and_the_cure(write):
-    data = make_cel(1)
-    for size, message in [
-        (len(data) // 2, "Copy or download the file again"),
-        (1, "Give the file"),
-    ]:
-        with pytest.raises(MicroarrayFileError, match=f"^array.CEL is .*{message}"):
-            read_cel(write(data[:size], "array.CEL"))
 
 
 @pytest.mark.parametrize(
@@ -321,8 +287,6 @@ def test_version_3_lines_are_checked(old, new, message, write):
     ("old", "new", "message"),
     [
         (b"NumberOfUnits=3", b"NumberOfUnits=4", "should have 4 units and has 3"),
-        (b"NumQCUnits=1", b"NumQCUnits=0", "should have 0 QC units"),
-        (b"NumberCells=2", b"NumberCells=3", "should have 3 cells and has 2"),
         (b"UnitType=3", b"UnitType=2", "not an expression unit"),
         (b"Cols=6", b"Cols=5", "INDEX|not between"),
         (b"Rows=8", b"Rows=0", "not between 1"),
@@ -354,7 +318,6 @@ def test_binary_cdf_numbers_are_checked(write):
         (8, "H", 5, "off the chip"),
         (12, "i", 2**31 - 1, "names of the units should take"),
         (16, "i", 2**31 - 1, "QC units should take"),
-        (first_place, "i", -7, "should start at byte -7"),
         (first_place + 4, "i", 10**9, "should start at byte 1,000,000,000"),
         (unit, "H", 2, "not an expression unit"),
         (unit + 7, "i", 2, "number of blocks"),
@@ -388,26 +351,17 @@ def test_a_damaged_or_endless_gzip_file_is_refused(write, monkeypatch):
         read_cel(write(gzip.compress(b"\0" * (1 << 24))))
 
 
-@st.composite
-def mutations(draw, size):
+PIECES = st.one_of(
+    st.binary(min_size=1, max_size=8),
+    st.sampled_from([b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"=", b"\n[", b"]", b"\n"]),
+    st.integers(0, 10**10).map(lambda value: str(value).encode()),
+)
+
+
+def mutations(size):
     """A few changed, inserted or removed bytes."""
-    return [
-        (
-            draw(st.integers(0, size - 1)),
-            draw(st.sampled_from(["set", "insert", "delete", "copy"])),
-            draw(
-                st.one_of(
-                    st.binary(min_size=1, max_size=8),
-                    st.sampled_from(
-                        [b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"=", b"\n[", b"]", b"\n"]
-                    ),
-                    st.integers(-1, 2**31 - 1).map(lambda value: struct.pack("<i", value)),
-                    st.integers(0, 10**10).map(lambda value: str(value).encode()),
-                )
-            ),
-        )
-        for _ in range(draw(st.integers(1, 4)))
-    ]
+    actions = st.sampled_from(["set", "insert", "delete", "copy"])
+    return st.lists(st.tuples(st.integers(0, size - 1), actions, PIECES), min_size=1, max_size=4)
 
 
 def mutate(data, changes):

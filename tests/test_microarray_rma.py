@@ -11,7 +11,6 @@ from suquan.microarray import background_correct, median_polish, rma
 from suquan.microarray._rma import (
     N_NODES,
     Background,
-    bandwidth,
     density_mode,
     estimate_background,
     expected_signal,
@@ -35,9 +34,6 @@ def simulate(n_sets=60, n_arrays=5, per_set=11, seed=0):
     signal = 2.0 ** (gene + rng.normal(0, 1, size=(n_sets, per_set, 1))).reshape(-1, n_arrays)
     pm = signal + rng.normal(100, 10, size=signal.shape)
     return pm, np.repeat(np.arange(n_sets), per_set)
-
-
-# ------------------------------------------------------------------------------------- equal to R's affy
 
 
 def test_background_equals_affy(test3):
@@ -68,12 +64,10 @@ def test_median_polish_equals_affy(test3):
     np.testing.assert_allclose(expression, test3["rma"], rtol=0, atol=1e-8)
 
 
-# --------------------------------------------------------------------------------------------- background
-
-
 def plain_mode(x):
     """The same density without FFT and without bins of its own making: a double loop over nodes."""
-    width = bandwidth(x)
+    spread = min(np.std(x, ddof=1), np.subtract(*np.quantile(x, [0.75, 0.25])) / 1.34)
+    width = 0.9 * spread * len(x) ** -0.2
     low, high = x.min() - 7 * width, x.max() + 7 * width
     nodes = np.linspace(low, high, N_NODES)
     share = np.zeros(N_NODES)
@@ -145,20 +139,12 @@ def test_background_of_an_array_does_not_depend_on_the_others():
     ],
 )
 def test_background_refuses_arrays_it_cannot_model(pm):
-    with pytest.raises(
-        ValueError, match=r"background of array 0 cannot be estimated.*background=False"
-    ):
+    told = r"background of array {} cannot be estimated.*background=False"
+    with pytest.raises(ValueError, match=told.format(0)):
         background_correct(pm)
-
-
-def test_background_names_the_array_it_cannot_model():
-    pm, _ = simulate()
-    pm[:, 3] = 100.0
-    with pytest.raises(ValueError, match="background of array 3"):
-        background_correct(pm)
-
-
-# ------------------------------------------------------------------------------------------ median polish
+    if len(pm) == 50:
+        with pytest.raises(ValueError, match=told.format(1)):
+            background_correct(np.column_stack([simulate()[0][:50, 0], pm[:, 0]]))
 
 
 def plain_polish(z, max_iter=10, tol=0.01):
@@ -193,22 +179,12 @@ def test_median_polish_equals_the_plain_one(n_arrays):
         np.testing.assert_allclose(out[k], plain_polish(values[probeset == name]), atol=1e-12)
 
 
-def test_median_polish_finds_additive_effects_exactly():
-    rng = np.random.default_rng(0)
-    probe, array = rng.normal(size=(11, 1)), rng.normal(size=(1, 7))
-    out = median_polish(probe + array, np.zeros(11))
-    np.testing.assert_allclose(out, array + np.median(probe), atol=1e-12)
-
-
 def test_median_polish_takes_the_stopping_rule():
     values = np.random.default_rng(1).standard_cauchy(size=(20, 9))
     one, many = (median_polish(values, np.zeros(20), max_iter=m, tol=0.0) for m in (1, 200))
     np.testing.assert_allclose(one[0], plain_polish(values, 1))
     np.testing.assert_allclose(many[0], plain_polish(values, 200, 0.0))
     assert not np.allclose(one, many)
-
-
-# ----------------------------------------------------------------------------------------- other targets
 
 
 def test_a_target_in_intensities_with_log2_is_its_logarithm_without():
@@ -221,20 +197,13 @@ def test_a_target_in_intensities_with_log2_is_its_logarithm_without():
     )
 
 
-@pytest.mark.parametrize("name", ["normal", "uniform", "exponential", "cauchy", "bimodal"])
+@pytest.mark.parametrize("name", ["normal", "exponential", "bimodal"])
 def test_named_targets_are_summarised_as_they_are(name):
     pm, probeset = simulate()
     f = make_target_quantiles(name, len(pm))
     out = rma(pm, probeset, target_quantiles=name)
     expected = median_polish(quantile_normalize(background_correct(pm).T, f).T, probeset)
     np.testing.assert_allclose(out, expected, atol=1e-12)
-
-
-def test_the_median_target_is_on_the_intensity_scale():
-    pm, probeset = simulate()
-    out = rma(pm, probeset, target_quantiles="median")
-    normalised = quantile_normalize(background_correct(pm).T, "median", ties="mean_rank").T
-    np.testing.assert_allclose(out, median_polish(np.log2(normalised), probeset), atol=1e-12)
 
 
 def test_a_target_frozen_on_other_arrays_is_used():
@@ -264,26 +233,17 @@ def test_targets_of_unknown_scale_need_log2(target):
         rma(pm, probeset, target_quantiles=target)
 
 
-def test_log2_of_a_target_that_is_not_positive_is_refused():
+def test_targets_that_cannot_be_used_are_refused():
     pm, probeset = simulate()
     with pytest.raises(ValueError, match=r"target quantiles must be positive.*log2=False"):
         rma(pm, probeset, target_quantiles="normal", log2=True)
-
-
-def test_log2_of_intensities_that_are_not_positive_is_refused():
-    pm, probeset = simulate()
+    with pytest.raises(ValueError, match="fit it before"):
+        rma(pm, probeset, target_quantiles=SuquanClassifier(), log2=False)
+    with pytest.raises(ValueError, match="ties must be one of"):
+        rma(pm, probeset, ties="max")
     pm[5, 1] = 0.0
     with pytest.raises(ValueError, match="intensities must be positive"):
         rma(pm, probeset, background=False, target_quantiles=None)
-
-
-def test_an_unfitted_estimator_is_refused():
-    pm, probeset = simulate()
-    with pytest.raises(ValueError, match="fit it before"):
-        rma(pm, probeset, target_quantiles=SuquanClassifier(), log2=False)
-
-
-# -------------------------------------------------------------------------------------------- input, output
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
@@ -319,14 +279,6 @@ def test_pandas_in_gives_pandas_out_with_the_names_of_sets_and_arrays():
     assert background_correct(frame).index.equals(frame.index)
 
 
-def test_polars_in_gives_polars_out():
-    pl = pytest.importorskip("polars")
-    pm, probeset = simulate(n_sets=3)
-    frame = pl.DataFrame(pm, schema=list("abcde"))
-    assert rma(frame, probeset).columns == list("abcde")
-    np.testing.assert_array_equal(rma(frame, probeset).to_numpy(), rma(pm, probeset))
-
-
 @pytest.mark.parametrize("function", [rma, median_polish])
 def test_one_label_per_probe_is_wanted(function):
     pm, probeset = simulate()
@@ -351,9 +303,3 @@ def test_values_that_are_not_finite_are_refused(bad):
 def test_median_polish_refuses_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         median_polish(np.ones((3, 2)), np.zeros(3), **options)
-
-
-def test_rma_refuses_an_unknown_tie_rule():
-    pm, probeset = simulate()
-    with pytest.raises(ValueError, match="ties must be one of"):
-        rma(pm, probeset, ties="max")

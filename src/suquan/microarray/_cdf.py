@@ -14,10 +14,8 @@ from suquan.microarray import _files as files
 from suquan.microarray._cel import Cel, read_cel
 from suquan.microarray._files import MAX_SIDE, Bytes, Tags, check_range, require
 
-_MAGIC_XDA = (67).to_bytes(4, "little")
 _XDA_CELL = np.dtype("<i4, <u2, <u2, <i4, u1, u1")
 _XDA_CELL.names = ("atom", "x", "y", "index", "pbase", "tbase")
-_QC_CELL_BYTES = 7
 _TEXT_EXPRESSION, _XDA_EXPRESSION = 3, 1
 _NAME, _PLACE = np.dtype("S64"), np.dtype("<i4")
 _COLUMNS = ("X", "Y", "PBASE", "TBASE", "ATOM", "INDEX")
@@ -91,7 +89,7 @@ def read_cdf(path: Any) -> Cdf:
     (22283, 247965)
     """
     file = Bytes(path)
-    if file.data[:4] == _MAGIC_XDA:
+    if file.data[:4] == (67).to_bytes(4, "little"):
         return _read_binary(file)
     start = f"{file.data[:12]!r}, not with [CDF] (text) or the integer 67 (binary)"
     is_text = file.data.lstrip()[:5] == b"[CDF]"
@@ -163,12 +161,8 @@ def _read_binary(file: Bytes) -> Cdf:
     n_qc_units = file.integer("the number of QC units")
     file.text("reference sequence")
     names = file.table(_NAME, n_units, "the names of the units")
-    qc_places = file.table(_PLACE, n_qc_units, "the places of the QC units").tolist()
+    file.table(_PLACE, n_qc_units, "the places of the QC units")  # no probes of a set
     places = file.table(_PLACE, n_units, "the places of the units").tolist()
-    for k, place in enumerate(qc_places):
-        file.move_to(place, f"QC unit {k + 1}")
-        _, n_cells = file.unpack("Hi", f"QC unit {k + 1}")
-        file.take(n_cells * _QC_CELL_BYTES, f"the cells of QC unit {k + 1}")
     blocks: list[_Block] = []
     room = len(file.data) // _XDA_CELL.itemsize
     for k, place in enumerate(places):
@@ -198,46 +192,30 @@ def _binary_unit(file: Bytes, what: str, unit_name: bytes, n_rows: int, n_cols: 
 
 
 def _read_text(file: Bytes) -> Cdf:
-    name, parts = file.name, list(files.sections(file))
+    name, parts = file.name, file.sections()
     chip = Tags(next((lines for title, lines in parts if title == "Chip"), []), f"[Chip] of {name}")
     n_rows, n_cols = (chip.integer(side, 1, MAX_SIDE) for side in ("Rows", "Cols"))
     n_units = chip.integer("NumberOfUnits", 1)
     blocks: list[_Block] = []
     unit = Tags([], "")
-    n_found = n_blocks = n_qc_found = 0
+    n_found = n_blocks = 0
     for title, lines in parts:
-        place = f"[{title}] of {name}"
-        if re.fullmatch(r"QC\d+", title):
-            _cell_lines(Tags(lines, place), "NumberCells")
-            n_qc_found += 1
-        elif re.fullmatch(r"Unit\d+", title):
-            unit = Tags(lines, place)
+        if re.fullmatch(r"Unit\d+", title):
+            unit = Tags(lines, f"[{title}] of {name}")
             _check_kind(unit.integer("UnitType"), _TEXT_EXPRESSION, f"[{title}]", name)
             n_blocks += unit.integer("NumberBlocks", 1, 1)
             n_found += 1
         elif re.fullmatch(r"Unit\d+_Block\d+", title):
-            blocks.append(_text_block(Tags(lines, place), unit, n_rows, n_cols))
-    n_qc = chip.integer("NumQCUnits") if "NumQCUnits" in chip.values else n_qc_found
+            blocks.append(_text_block(Tags(lines, f"[{title}] of {name}"), unit, n_rows, n_cols))
     files.require_count(n_found, n_units, "units", name)
     files.require_count(len(blocks), n_blocks, "blocks", name)
-    files.require_count(n_qc_found, n_qc, "QC units", name)
     return _layout(blocks, chip.values.get("Name", Path(name).stem), n_rows, n_cols, name)
-
-
-def _cell_lines(tags: Tags, count_tag: str) -> list[str]:
-    """Values of the lines Cell1=…, Cell2=…, as many as the section says."""
-    n_cells = tags.integer(count_tag)
-    rows = [value for tag, value in tags.values.items() if re.fullmatch(r"Cell[0-9]+", tag)]
-    files.require_count(len(rows), n_cells, "cells", tags.place)
-    return rows
 
 
 def _text_block(tags: Tags, unit: Tags, n_rows: int, n_cols: int) -> _Block:
     place = tags.place
-    rows = _cell_lines(tags, "NumCells")
-    n_cells = unit.integer("NumCells")
-    problem = f"is damaged: it has {len(rows):,} cells, its unit says {n_cells:,}."
-    require(len(rows) == n_cells, place, problem)
+    rows = [value for tag, value in tags.values.items() if re.fullmatch(r"Cell[0-9]+", tag)]
+    files.require_count(len(rows), tags.integer("NumCells"), "cells", place)
     columns = tags.text("CellHeader").upper().split()
     missing = ", ".join(column for column in _COLUMNS if column not in columns)
     problem = f"has a CellHeader that lacks {missing}; it has {' '.join(columns)[:80]}."
