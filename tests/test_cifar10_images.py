@@ -83,11 +83,8 @@ WRITERS = {
     "python 3 for python 2": write_pickles(2),
     "python 3": write_pickles(4),
     "binary": write_binary,
-    "python, in subfolder": lambda folder, X, y: write_python(
-        folder / "cifar-10-batches-py", X, y, old_pickle
-    ),
-    "binary, in subfolder": lambda folder, X, y: write_binary(
-        folder / "cifar-10-batches-bin", X, y
+    "binary, in subfolder": lambda folder, *rest: write_binary(
+        folder / "cifar-10-batches-bin", *rest
     ),
 }
 
@@ -133,9 +130,6 @@ def test_the_whole_data_set_has_its_known_counts():
     assert np.bincount(y[50_000:]).tolist() == [1_000] * 10
 
 
-# --------------------------------------------------------------------------------------- nothing at hand
-
-
 def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no CIFAR-10 in .*cifar10_gray.npz"):
         load_cifar10(tmp_path)
@@ -143,9 +137,6 @@ def test_what_is_missing_is_named(tmp_path):
     (tmp_path / "data_batch_3.bin").unlink()
     with pytest.raises(FileNotFoundError, match=r"lacks data_batch_3.bin"):
         load_cifar10(tmp_path)
-
-
-# ------------------------------------------------------------------------------------------ damaged files
 
 
 class Evil:
@@ -187,14 +178,11 @@ def test_a_pickle_names_what_it_asks_for_and_takes_no_memory(tmp_path):
     [
         ({b"data": np.zeros((2, 3072), np.uint8)}, "no 'data' and 'labels'"),
         ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}, "a class from 0 to 9"),
-        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 10]}, "a class from 0 to 9"),
         ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, [2]]}, "list of integers"),
         ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 10**30]}, "damaged"),
         ({b"data": np.zeros((2, 3071), np.uint8), b"labels": [1, 2]}, "images of 3,072 bytes"),
-        ({b"data": np.zeros((2, 3072), np.int64), b"labels": [1, 2]}, "images of 3,072 bytes"),
         ({b"data": [1, 2], b"labels": [1, 2]}, "wanted an array"),
         ({b"data": np.zeros((2, 3072)), b"labels": [1, 2]}, "arrays of type 'f8'"),
-        ([1, 2], "no 'data'"),
     ],
 )
 def test_python_batches_are_checked(batch, message, tmp_path):
@@ -204,39 +192,30 @@ def test_python_batches_are_checked(batch, message, tmp_path):
         load_cifar10(tmp_path)
 
 
-def test_binary_batches_are_checked(tmp_path):
+def test_binary_batches_and_npz_files_are_checked(tmp_path):
     colours, labels = make_batches()
     write_binary(tmp_path, colours, labels)
-    good = (tmp_path / "data_batch_1.bin").read_bytes()
+    path = tmp_path / "data_batch_1.bin"
+    good = path.read_bytes()
     for data, message in (
         (good[:-1], "are not a multiple"),
-        (b"", "are not a multiple"),
         (b"\x0b" + good[1:], "a class from 0 to 9"),
     ):
-        (tmp_path / "data_batch_1.bin").write_bytes(data)
+        path.write_bytes(data)
         with pytest.raises(ValueError, match=message):
             load_cifar10(tmp_path)
-
-
-def test_npz_files_are_checked(tmp_path):
     path = tmp_path / "cifar10_gray.npz"
-    colours, labels = make_batches()
     write_npz(path, colours, labels)
     whole = path.read_bytes()
-    for data in (whole[:1000], b"", b"PK\x03\x04" + b"x" * 50, whole[:200] + b"xxxx" + whole[204:]):
+    for data in (whole[:1000], b"", whole[:200] + b"xxxx" + whole[204:]):
         path.write_bytes(data)
         with pytest.raises(ValueError, match="is damaged"):
             load_cifar10(path)
-    np.savez(path, X_train=np.zeros((1, 4)))
-    with pytest.raises(ValueError, match="is not the grey CIFAR-10"):
-        load_cifar10(path)
 
 
 def test_damaged_pickles_raise_nothing_but_a_value_error(tmp_path):
     path = tmp_path / "test_batch"
-    data = pickle.dumps(
-        {b"data": np.arange(60, dtype=np.uint8).reshape(2, 30), b"labels": [1, 2]}, 2
-    )
+    data = pickle.dumps({b"data": np.arange(60, dtype=np.uint8), b"labels": [1, 2]}, 2)
 
     @settings(
         max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

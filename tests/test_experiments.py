@@ -18,80 +18,32 @@ from suquan.datasets import make_corrupted_classification, make_corrupted_surviv
 ROOT = Path(__file__).parents[1]
 TINY = {
     "simulated": {
-        "n_features": 20,
-        "n_test": 40,
-        "n_samples": [40, 60],
-        "corruptions": ["cauchy", "uniform"],
-        "seeds": 1,
-        "inner_folds": 2,
-        "inner_repeats": 1,
-        "alphas": [0.01, 1.0],
-        "smoothnesses": [1.0],
-        "small_smoothnesses": [0.01],
-        "n_alphas": 2,
-        "n_smoothnesses": 2,
-        "start_seeds": 1,
-        "round_samples": [40],
-        "round_seeds": 1,
-        "max_rounds": 2,
+        "n_features": 20, "n_test": 40, "n_samples": [40, 60], "corruptions": ["cauchy", "uniform"],
+        "seeds": 1, "inner_folds": 2, "inner_repeats": 1, "alphas": [0.01, 1.0], "smoothnesses": [1.0],
+        "small_smoothnesses": [0.01], "n_alphas": 2, "n_smoothnesses": 2, "start_seeds": 1,
+        "round_samples": [40], "round_seeds": 1, "max_rounds": 2,
     },
     "cifar10": {
-        "classes": 3,
-        "n_train": 30,
-        "n_test": 10,
-        "small_pairs": 1,
-        "n_knots": 8,
-        "paper_alphas": [0.1, 1.0],
-        "alphas": [0.1, 1.0],
-        "rounds": 2,
-        "spav_smoothnesses": [0.0, 1.0],
+        "classes": 3, "n_train": 30, "n_test": 10, "small_pairs": 1, "n_knots": 8, "rounds": 2,
+        "paper_alphas": [0.1, 1.0], "alphas": [0.1, 1.0], "spav_smoothnesses": [0.0, 1.0],
     },
     "expression": {
-        "datasets": ["plain", "probes", "table"],
-        "outer_repeats": 1,
-        "inner_repeats": 1,
-        "n_knots": 8,
-        "alphas": [0.0001, 0.01],
-        "smoothnesses": [0.0, 0.001],
+        "datasets": ["plain", "probes", "table"], "outer_repeats": 1, "inner_repeats": 1, "n_knots": 8,
+        "alphas": [0.0001, 0.01], "smoothnesses": [0.0, 0.001],
     },
     "several": {
-        "targets": [1, 3],
-        "pairs": 1,
-        "size_pairs": 1,
-        "sizes": [30],
-        "knots": [4, 5],
-        "knots_size": 30,
-        "n_train": 30,
-        "n_test": 10,
-        "max_rounds": 2,
-        "alphas": [0.1, 1.0],
-        "trace_alphas": [0.1, 0.2],
-        "matrix_alphas": [1.0],
-        "grey_alphas": [0.1, 0.2],
-        "one_knots": 8,
-        "n_knots": 5,
-        "simulated_knots": 5,
-        "seeds": 1,
-        "simulated": [[60, 12]],
-        "rank_one": [60, 12],
-        "n_alphas": 2,
-        "n_smoothnesses": 2,
-        "datasets": ["plain"],
+        "targets": [1, 3], "pairs": 1, "size_pairs": 1, "sizes": [30], "knots": [4, 5], "knots_size": 30,
+        "n_train": 30, "n_test": 10, "max_rounds": 2, "alphas": [0.1, 1.0], "trace_alphas": [0.1, 0.2],
+        "matrix_alphas": [1.0], "grey_alphas": [0.1, 0.2], "one_knots": 8, "n_knots": 5, "seeds": 1,
+        "simulated_knots": 5, "simulated": [[60, 12]], "rank_one": [60, 12], "n_alphas": 2,
+        "n_smoothnesses": 2, "datasets": ["plain"],
     },
     "survival": {
-        "datasets": ["breast_vdx150", "rnaseq_scanb400"],
-        "fixed": ["normal", "uniform"],
-        "outer_repeats": 1,
-        "inner_repeats": 1,
-        "n_alphas": 2,
-        "n_smoothnesses": 2,
-        "n_knots": 8,
-        "truths": ["extremes", "uniform"],
-        "sizes": [60],
-        "n_features": 12,
-        "seeds": 1,
+        "datasets": ["breast_vdx150", "rnaseq_scanb400"], "fixed": ["normal", "uniform"],
+        "outer_repeats": 1, "inner_repeats": 1, "n_alphas": 2, "n_smoothnesses": 2, "n_knots": 8,
+        "truths": ["extremes", "uniform"], "sizes": [60], "n_features": 12, "seeds": 1,
     },
-}
+}  # fmt: skip
 
 
 def run(name, *arguments, **changes):
@@ -182,28 +134,18 @@ def test_simulated_compares_with_the_true_data(done):
     assert corrupted["cauchy"] > corrupted["uniform"] > 0
 
 
-def test_cifar10_does_every_pair_with_every_method(done):
+def test_cifar10_does_every_pair_and_counts_how_often_ends_of_grids_are_chosen(done):
     found = rows(done["cifar10"] / "scores.csv")
     assert len({(row["first"], row["second"]) for row in found}) == 3
     assert len(found) == 3 * 14
-    assert all(0 <= float(row["score"]) <= 1 for row in found)
-
-
-def test_cifar10_counts_how_often_ends_of_grids_are_chosen(done):
-    ends = rows(done["cifar10"] / "grid_ends.csv")
     chosen = {
         (row["method"], row["penalty"], row["value"]): row["pairs"]
         for row in rows(done["cifar10"] / "choices.csv")
     }
-    for row in ends:
+    for row in rows(done["cifar10"] / "grid_ends.csv"):
         for end in ("lowest", "highest"):
             count = chosen.get((row["method"], row["penalty"], row[end]), "0")
             assert row[f"at_{end}"] == count, row
-    assert [row["method"] for row in ends if row["penalty"] == "smoothness"] == [
-        "spav",
-        "joint",
-        "crossfit",
-    ]
 
 
 def test_cifar10_chooses_again_where_the_upper_end_of_a_grid_was_chosen(data):
@@ -260,11 +202,7 @@ def test_several_has_every_method_on_every_study(done):
     assert {row["truth"] for row in simulated} == {"1", "3"}
     assert all(0 <= float(row["explained"]) <= 1.001 for row in simulated if row["truth"] == "3")
     knots = rows(done["several"] / "knots_summary.csv")
-    assert {(row["method"], row["n_knots"]) for row in knots} == {
-        (method, number) for method in ("multi_3", "matrix") for number in ("4", "5")
-    }
-    for name in ("pictures", "sizes", "picture_targets", "simulation", "expression"):
-        assert (done["several"] / f"{name}.png").is_file()
+    assert {row["n_knots"] for row in knots} == {"4", "5"}
 
 
 def test_curves_over_grey_values_are_those_over_places_where_these_are_the_same():

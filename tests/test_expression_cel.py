@@ -20,13 +20,9 @@ SETS = {f"{k}_at": [2 * N_COLS * r + c for c in cells] for k, (r, cells) in enum
     (row, cells) for row in range(10) for cells in ([0, 4, 8], [1, 5], [2, 6, 10])
 )}  # fmt: skip
 SMALL = {
-    "outer_repeats": 1,
-    "inner_repeats": 1,
-    "inner_folds": 2,
-    "n_knots": 6,
-    "alphas": [1e-4, 1e-2],
+    "outer_repeats": 1, "inner_repeats": 1, "inner_folds": 2, "n_knots": 6, "alphas": [1e-4, 1e-2],
     "smoothnesses": [0.0, 0.01],
-}
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -94,9 +90,13 @@ def test_survival_times_may_make_the_labels(arrays):
     assert (found["GSM4_chip.cel.gz"], found["GSM5.CEL"]) == (0, 1)
 
 
-def without_row(folder):
-    path = folder / "clinical.csv"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
+def changed(name, change):
+    """A function that changes the bytes of one file of a folder."""
+
+    def write(folder):
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+    return write
 
 
 def without_array(folder):
@@ -108,22 +108,14 @@ def without_arrays(folder):
         path.unlink()
 
 
-def of_other_patients(folder):
-    path = folder / "clinical.csv"
-    path.write_text(path.read_text().replace("GSM", "P"))
-
-
 def twice(folder):
     (folder / "GSE2034" / "GSM3_again.CEL").write_bytes(b"")
 
 
-def of_another_chip(folder):
-    (folder / "chip.cdf").write_bytes(cdf_text(SETS, N_ROWS + 1, N_COLS))
-
-
-def truncated(folder):
-    path = folder / "GSE2034" / "GSM3.CEL"
-    path.write_bytes(path.read_bytes()[:500])
+without_row = changed("clinical.csv", lambda text: b"".join(text.splitlines(keepends=True)[:-2]))
+of_other_patients = changed("clinical.csv", lambda text: text.replace(b"GSM", b"P"))
+of_another_chip = changed("chip.cdf", lambda _: cdf_text(SETS, N_ROWS + 1, N_COLS))
+truncated = changed("GSE2034/GSM3.CEL", lambda data: data[:500])
 
 
 @pytest.mark.parametrize(

@@ -157,9 +157,6 @@ def test_rows_that_are_there_twice_count_once(tmp_path):
         load_geo("GSE2034", tmp_path)
 
 
-# ------------------------------------------------------------------------------------ real clinical table
-
-
 @pytest.mark.parametrize(
     ("cohort", "series", "kind", "expected"),
     [
@@ -176,18 +173,6 @@ def test_the_rule_on_the_real_clinical_tables(cohort, series, kind, expected):
     )
     labels = survival_labels(time, event, 6 * YEAR)
     assert (labels.n_event, labels.n_event_free, labels.n_censored) == expected
-
-
-def test_gse2034_in_months_gives_the_same_counts():
-    with data_file("clinical_breast_cohorts.csv").open(newline="") as file:
-        rows = [r for r in csv.DictReader(file) if r["series"] == "VDX"]
-    months = np.round([float(r["t.dmfs"]) / (YEAR / 12) for r in rows])
-    event = np.array([float(r["e.dmfs"]) for r in rows])
-    labels = survival_labels(SERIES["GSE2034"].days * months, event, 6 * YEAR)
-    assert (labels.n_event, labels.n_event_free, labels.n_censored) == (104, 167, 15)
-
-
-# --------------------------------------------------------------------------------------------- what fails
 
 
 def test_files_that_are_missing_or_too_many_are_named(tmp_path):
@@ -241,12 +226,3 @@ def test_an_empty_or_damaged_clinical_file_is_refused(tmp_path):
     path.write_bytes(b"not gzip")
     with pytest.raises(TableError, match="cannot be read"):
         load_geo("GSE2034", tmp_path)
-
-
-def test_a_truncated_series_matrix_is_refused(tmp_path):
-    write_4922(tmp_path)
-    path = tmp_path / "GSE4922-GPL96_series_matrix.txt"
-    text = path.read_text()
-    path.write_text(text[: text.index("!series_matrix_table_begin")])
-    with pytest.raises(TableError, match="truncated"):
-        load_geo("GSE4922", tmp_path)
