@@ -125,7 +125,7 @@ def test_weights_of_places_may_be_given(weight):
         assert K[0, 0] == pytest.approx(xy / np.sqrt(xx * yy))
 
 
-@pytest.mark.parametrize("p", [1024, 17_000, 40_000])
+@pytest.mark.parametrize("p", [1024, 40_000])
 def test_kendall_kernel_agrees_with_scipy_on_long_samples(p):
     X = make_samples(3, p, with_ties=False)
     X[1] = np.round(X[0] + X[1], 1)

@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 from data_files import data_file
-from scipy.integrate import quad
 from scipy.stats import norm
 
 from suquan import QuantileNormalizer, SuquanClassifier, make_target_quantiles, quantile_normalize
 from suquan.microarray import background_correct, median_polish, rma
-from suquan.microarray._rma import (
-    N_NODES,
-    Background,
-    density_mode,
-    estimate_background,
-    expected_signal,
-)
+from suquan.microarray._rma import Background, expected_signal
 
 
 @pytest.fixture(params=["rma_test3.npz", "rma_hgfocus.npz"])
@@ -40,11 +33,6 @@ def test_background_equals_affy(test3):
     np.testing.assert_allclose(background_correct(test3["pm"]), test3["bg"], rtol=0, atol=1e-8)
 
 
-def test_normalisation_equals_preprocesscore(test3):
-    qn = quantile_normalize(test3["bg"].T, "mean", ties="mean_rank").T
-    np.testing.assert_allclose(qn, test3["qn"], rtol=0, atol=1e-8)
-
-
 @pytest.mark.parametrize(
     ("reference", "steps"),
     [
@@ -64,63 +52,12 @@ def test_median_polish_equals_affy(test3):
     np.testing.assert_allclose(expression, test3["rma"], rtol=0, atol=1e-8)
 
 
-def plain_mode(x):
-    """The same density without FFT and without bins of its own making: a double loop over nodes."""
-    spread = min(np.std(x, ddof=1), np.subtract(*np.quantile(x, [0.75, 0.25])) / 1.34)
-    width = 0.9 * spread * len(x) ** -0.2
-    low, high = x.min() - 7 * width, x.max() + 7 * width
-    nodes = np.linspace(low, high, N_NODES)
-    share = np.zeros(N_NODES)
-    for value in x:
-        k = np.searchsorted(nodes, value, side="right") - 1
-        part = (value - nodes[k]) / (nodes[k + 1] - nodes[k])
-        share[k] += 1 - part
-        share[k + 1] += part
-    reach = np.sqrt(5) * width
-    density = np.zeros(N_NODES)
-    for k in np.flatnonzero(share):
-        u = np.abs(np.arange(N_NODES) - k) * 2 * (high - low) / (2 * N_NODES - 1) / reach
-        density += share[k] * np.where(u < 1, 0.75 / reach * (1 - u**2), 0)
-    shown = np.linspace(low + 4 * width, high - 4 * width, N_NODES)
-    return shown[np.argmax(np.interp(shown, nodes, density))]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_density_mode_equals_the_plain_sum(seed):
-    x = np.random.default_rng(seed).gamma(3, 40, size=300)
-    assert density_mode(x) == pytest.approx(plain_mode(x), abs=1e-9)
-
-
-@pytest.mark.parametrize("x", [130.0, 95.0, 60.0, 400.0])
-def test_expected_signal_is_the_integral_it_stands_for(x):
-    model = Background(mean=100.0, sd=12.0, rate=0.01)
-
-    def weight(s):  # density of signal s given intensity x, up to a constant
-        return np.exp(-model.rate * s) * norm.pdf(x - s, model.mean, model.sd)
-
-    points = {"limit": 500, "epsabs": 0, "epsrel": 1e-11}
-    top = max(x - 100.0, 0) + 15 * 12.0
-    expected = (
-        quad(lambda s: s * weight(s), 0, top, **points)[0] / quad(weight, 0, top, **points)[0]
-    )
-    assert expected_signal(np.array([x]), model)[0] == pytest.approx(expected, rel=1e-7)
-
-
 def test_expected_signal_stays_positive_and_increasing_far_below_the_background():
     model = Background(mean=1e6, sd=1.0, rate=1e-3)
     x = np.concatenate([np.linspace(0, 1e6 - 150, 2000), np.linspace(1e6 - 150, 1e6 + 10, 5000)])
     signal = expected_signal(x, model)
     assert np.all(signal > 0)
     assert np.all(np.diff(signal) >= -1e-12)
-
-
-def test_background_parameters_follow_the_scale_of_the_intensities():
-    pm, _ = simulate()
-    one, ten = estimate_background(pm[:, 0]), estimate_background(10 * pm[:, 0])
-    np.testing.assert_allclose(
-        [ten.mean, ten.sd, 1 / ten.rate], [10 * one.mean, 10 * one.sd, 10 / one.rate]
-    )
-    assert 70 < one.mean < 130
 
 
 def test_background_of_an_array_does_not_depend_on_the_others():
