@@ -291,3 +291,14 @@ def test_the_stored_pictures_of_cifar10_are_drawn_again_without_its_data(tmp_pat
         path.unlink()
     assert run_experiment("cifar10", "--stage", "plot", "--out", folder).code == 0
     assert {"figure2a.png", "figure3.png"} <= {path.name for path in folder.iterdir()}
+
+
+def test_experiments_use_the_public_interface_alone():
+    """Experiments are what a user could write; writing files whole and progress are the project's own."""
+    allowed = {"suquan._files", "suquan._version", "suquan._progress"}
+    for path in (ROOT / "experiments").rglob("*.py"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            words = line.split()
+            if words[:1] == ["from"] and words[1].startswith("suquan."):
+                private = any(part.startswith("_") for part in words[1].split("."))
+                assert not private or words[1] in allowed, (path, line)

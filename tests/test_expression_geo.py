@@ -1,16 +1,13 @@
 """The paper's cohorts from small files of the form that GEO gives them, and the label they get."""
 
-import csv
 import gzip
 
 import numpy as np
 import pytest
-from data_files import data_file
 
 from experiments.expression.geo import SERIES, load_geo
-from suquan.io import TableError, survival_labels
+from suquan.io import TableError
 
-YEAR = 365.25
 DFS_EVENT = (
     "DFS EVENT (0=censored; 1=event defined as any type of recurrence (local, regional or distant) "
     "or death from breast cancer"
@@ -157,24 +154,6 @@ def test_rows_that_are_there_twice_count_once(tmp_path):
         load_geo("GSE2034", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("cohort", "series", "kind", "expected"),
-    [
-        ("VDX", {"VDX"}, "dmfs", (104, 167, 15)),  # GSE2034: the paper's 271 and 104
-        ("UNT", {"OXFU", "KIU"}, "rfs", (34, 75, 16)),  # untreated of GSE2990; paper: 106 and 32
-        ("UPP", {"UPPU", "UPPT"}, "rfs", (40, 166, 28)),  # patients of GSE4922; paper: 225 and 73
-    ],
-)
-def test_the_rule_on_the_real_clinical_tables(cohort, series, kind, expected):
-    with data_file("clinical_breast_cohorts.csv").open(newline="") as file:
-        rows = [r for r in csv.DictReader(file) if r["dataset"] == cohort and r["series"] in series]
-    time, event = (
-        np.array([float(r[f"{name}.{kind}"] or "nan") for r in rows]) for name in ("t", "e")
-    )
-    labels = survival_labels(time, event, 6 * YEAR)
-    assert (labels.n_event, labels.n_event_free, labels.n_censored) == expected
-
-
 def test_files_that_are_missing_or_too_many_are_named(tmp_path):
     with pytest.raises(
         TableError, match=r"wanted the series matrix GSE2034_series_matrix.txt.gz.*none"
@@ -201,8 +180,6 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path):
     ("old", "new", "message"),
     [
         ("\t24\t1\t", "\tsoon\t1\t", "'soon' is not a number"),
-        ("\t24\t1\t", "\t24\t2\t", "event must be 1"),
-        ("\t24\t1\t", "\t-24\t1\t", "negative"),
         ("\t24\t1\t", "\t24\t", "has 6 cells, the header has 7"),
         ("relapse (1=True)", "relapse", "matches"),
     ],
@@ -220,9 +197,10 @@ def test_a_damaged_clinical_table_is_refused(old, new, message, tmp_path):
 def test_an_empty_or_damaged_clinical_file_is_refused(tmp_path):
     write_2034(tmp_path, "soft")
     path = tmp_path / "GSE2034_family.soft.gz"
-    path.write_bytes(gzip.compress(b"^SERIES = GSE2034\n"))
-    with pytest.raises(TableError, match="no table"):
-        load_geo("GSE2034", tmp_path)
-    path.write_bytes(b"not gzip")
-    with pytest.raises(TableError, match="cannot be read"):
-        load_geo("GSE2034", tmp_path)
+    for data, message in (
+        (gzip.compress(b"^SERIES = GSE2034\n"), "no table"),
+        (b"not gzip", "cannot be read"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(TableError, match=message):
+            load_geo("GSE2034", tmp_path)
