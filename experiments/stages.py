@@ -207,7 +207,7 @@ def make_tables(
 
 
 def make_figures(experiment: Experiment, settings: Any, folder: Path) -> list[Path]:
-    """Draw figures from the tables, as PNG of few colours: a third of the bytes, and the eye sees no difference."""
+    """Draw figures from the tables, as PNG of few colours: a third of the bytes look the same."""
     import matplotlib
     from PIL import Image
 
