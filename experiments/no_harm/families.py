@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from suquan.solvers.knot_grams import KnotProblem
 
 from suquan import SuquanClassifier, fitting, objective
 from suquan.folds import Candidate, OutputScorer, RankedData
 from suquan.methods import METHODS
 from suquan.objective import Splits
-from suquan.solvers.knot_grams import KnotProblem
 
 from ..recipes.steps import other_penalty
 

@@ -302,56 +302,6 @@ class Normalize(RankOptions, TableOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce(Options):
-    """Run an experiment of the SUQUAN paper, or one of ours.
-
-    Makes tables, figures, and a report, with the paper's numbers beside ours where it has some.
-    """
-
-    experiment: Literal[
-        "simulated",
-        "cifar10",
-        "expression",
-        "several",
-        "calibration",
-        "platforms",
-        "kendall",
-        "survival",
-    ] = argument(
-        "simulated, cifar10, expression, several, calibration, platforms, kendall or survival.",
-        "EXPERIMENT",
-    )
-    protocol: Literal["quick", "paper"] = opt(
-        "quick", "quick: for a laptop; paper: as the paper did, hours or more."
-    )
-    out: Path | None = opt(None, "Folder of the results; else EXPERIMENT-PROTOCOL.", "FOLDER")
-    data: Path | None = opt(None, "Folder with the data; else SUQUAN_DATA names it.", "FOLDER")
-    cel: list[Path] | None = opt(
-        None, "expression: folder of CEL files, instead of --data; may be repeated.", "FOLDER"
-    )
-    clinical: list[Path] | None = opt(
-        None, "Table with one row per CEL file; one per --cel.", "FILE"
-    )
-    cdf: list[Path] | None = opt(None, "Layout of the chip; one for all --cel, or each.", "FILE")
-    resume: bool = opt(False, "Go on in a folder that was begun before.", None, "--resume")
-    stage: Literal["all", "run", "table", "plot"] = opt(
-        "all", "One stage alone, from what the stages before it have written."
-    )
-    changes: list[str] | None = opt(
-        None, "Another value for a setting, as JSON; may be repeated.", "NAME=VALUE", "--set"
-    )
-    n_jobs: int = opt(-1, N_JOBS, "N")
-
-    def __post_init__(self) -> None:
-        given = [part is not None for part in (self.cel, self.clinical, self.cdf)]
-        if any(given) and self.experiment != "expression":
-            raise BadParameter("--cel, --clinical and --cdf are for the experiment expression")
-        if any(given) and not all(given):
-            raise BadParameter("arrays need all of --cel, --clinical and --cdf")
-        super().__post_init__()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Fit(ModelOptions):
     """Learn a target and a model, and save them in one file."""
 
@@ -437,6 +387,6 @@ class Export(Options):
 
 
 COMMANDS: tuple[type[Options], ...] = (
-    *(Demo, Normalize, Reproduce),
+    *(Demo, Normalize),
     *(Fit, Predict, Inspect, Export, Compare),
 )
