@@ -188,8 +188,8 @@ def run_limited(folder, target, out):
 @pytest.mark.parametrize(
     ("target", "out"),
     [
-        ("median", "out.npz"),
-        ("mean", "out.npz"),
+        ("median", "out.parquet"),
+        ("mean", "out.parquet"),
         ("normal", "out.csv"),
     ],
 )

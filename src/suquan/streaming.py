@@ -1,6 +1,7 @@
 """Quantile normalisation of tables in files, in blocks of samples: memory does not grow with the samples."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from suquan.io import Table, TableWriter, iter_row_blocks
-from suquan.io._source import Tiles
 from suquan.preprocessing import quantile_normalize
 from suquan.ranking import MISSING, TIES, SampleOperator, check_choice
 from suquan.targets import (
@@ -183,15 +183,15 @@ def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None, _folder: Path) -
 
 def _streamed_median(blocks: Iterator[Table], n_jobs: int | None, folder: Path) -> np.ndarray:
     """Median over a temporary file of sorted samples, a few places at a time."""
-    with Tiles(folder) as tiles:
+    with tempfile.TemporaryFile(dir=folder) as file:
         for values in _with_values(blocks):
             samples = SampleOperator.from_samples(values, missing="ignore", n_jobs=n_jobs)
-            tiles.add(sort_samples(values, samples))
-        n = tiles.n_rows
-        f = np.empty(tiles.n_columns)
+            ordered = np.ascontiguousarray(sort_samples(values, samples))
+            file.write(ordered.data)
+        file.flush()
+        stored = np.memmap(file, ordered.dtype, "r").reshape(-1, ordered.shape[1])
+        n, p = stored.shape
         step = max(1, VALUES_AT_ONCE // n)
-        for start in range(0, len(f), step):
-            stop = min(start + step, len(f))
-            ordered = np.ascontiguousarray(tiles.columns(start, stop).T)
-            f[start:stop] = median_rows(ordered, np.ones(n), n_jobs)
+        parts = (np.ascontiguousarray(stored[:, i : i + step]) for i in range(0, p, step))
+        f = np.concatenate([median_rows(part, np.ones(n), n_jobs) for part in parts])
     return finite_target(f, "median")

@@ -153,7 +153,7 @@ def find_samples(path: Path, options: TableOptions, **evidence: Any) -> tuple[st
         return "rows", "as in every array"
     ignored = tuple(options.ignore or ())
     source = open_source(path, ReadOptions(ignore_columns=ignored, layer=options.layer, **evidence))
-    side = source.stored_orientation or source.orientation
+    side = source.orientation
     why = f"{source.why}; --samples overrides" if source.why else f"as in every {source.kind} file"
     return side, why
 

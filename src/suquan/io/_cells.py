@@ -1,4 +1,4 @@
-"""Which cells of a text table are numbers, which are missing, and which are neither."""
+"""Which cells of a text table are numbers, which are missing, and which are neither; for its readers."""
 
 import math
 import re
@@ -17,7 +17,7 @@ _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)?(\.\d*)?([eE][+-]?\d+)?", re.ASCI
 
 
 def is_number(cell: str) -> bool:
-    """Whether the cell is written as a number with a decimal point."""
+    """Tell whether the cell is written as a number with a decimal point."""
     return _NUMBER.fullmatch(cell) is not None
 
 
@@ -26,13 +26,8 @@ def is_plain_number(cell: str) -> bool:
     return is_number(cell) and _PLAIN_NUMBER.fullmatch(cell) is not None
 
 
-def is_suspect(cell: str) -> bool:
-    """Whether a cell of text begins like a number or looks like a mark for a missing value."""
-    return _SUSPECT.match(cell) is not None
-
-
 def number_problem(cell: str) -> str | None:
-    """Why a cell of a numeric column cannot be taken, or None."""
+    """Say why a cell of a numeric column cannot be taken; None if it can."""
     if cell in MISSING:
         return None
     if not is_number(cell):
@@ -40,13 +35,20 @@ def number_problem(cell: str) -> str | None:
             return "write numbers with a decimal point"
         marks = ", ".join(filter(None, MISSING))
         return f"numbers look like 1.5 or 2e-3, missing values like {marks} or an empty cell"
-    if not math.isfinite(float(cell)):
-        return "the number is too large for a double"
-    return None
+    return None if math.isfinite(float(cell)) else "the number is too large for a double"
+
+
+def text_problem(cell: str) -> str | None:
+    """Say why a cell of a column of text cannot be taken; None if it can."""
+    if cell in MISSING or not (is_number(cell) or _SUSPECT.match(cell)):
+        return None
+    if is_number(cell):
+        return "in a column of text"
+    return f"is neither a number nor plain text ({number_problem(cell)})"
 
 
 def label_array(cells: list[str]) -> np.ndarray:
-    """Labels as float64 where all are plain numbers, otherwise as text, empty where missing."""
+    """Make labels float64 where all are plain numbers, otherwise text, empty where missing."""
     known = [cell.strip(" \t") for cell in cells if cell not in MISSING]
     if known and all(map(is_plain_number, known)):
         return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])
@@ -54,5 +56,5 @@ def label_array(cells: list[str]) -> np.ndarray:
 
 
 def text_array(cells: list[str]) -> np.ndarray:
-    """The cells as text, empty where missing."""
+    """Make an array of text, empty where missing."""
     return np.array(["" if cell in MISSING else cell for cell in cells], dtype=str)
