@@ -29,6 +29,7 @@ from suquan.io._text import ARROW_WISH, TextFile
 ROWS_LOOKED_AT = 100  # rows in which a column must show its first value to count as text
 BLOCK_BYTES = 2**22  # of text that PyArrow parses at a time, or more where rows are long
 NAME_HEADERS = ("name", "names", "sample", "samples", "feature", "features", "gene", "id", "id_ref")
+Rows = list[tuple[int, list[str]]]
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 
 
@@ -48,6 +49,11 @@ class Plan:
     labels: dict[str, np.ndarray] = field(default_factory=dict)  # from lines before the table
     announced_rows: int | None = None  # rows of data that there must be (GCT)
 
+    @property
+    def strings(self) -> list[int]:
+        """Columns that are read as text, besides the names."""
+        return sorted([*self.text_columns, *self.label_columns])
+
 
 # ------------------------------------------------------------------------------------------------ opening
 
@@ -63,13 +69,15 @@ def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
         absent = [name for name in getattr(options, option) if name not in header[1:]]
         where = f"which is none of its columns ({listed(header[1:])})"
         refuse(absent, f"{option} names {listed(absent)}, {where}")
+    first_rows = list(islice(text.rows(), 1, 1 + ROWS_LOOKED_AT))
+    _refuse_numbers_as_names(header[0], first_rows)
     numeric = [j for j, name in enumerate(header) if j and name not in options.ignore_columns]
     plan = Plan(text, kind, header, first_line, orientation, numeric)
-    _refuse_numbers_as_names(plan)
     if orientation == "rows":
         plan.label_columns = [header.index(name) for name in options.label_columns]
-        plan.text_columns = _find_text(text, set(numeric).difference(plan.label_columns))
-        plan.numeric = sorted({*numeric}.difference(plan.label_columns, plan.text_columns))
+        numeric = [j for j in numeric if j not in plan.label_columns]
+        plan.text_columns = [j for j in numeric if _is_text(j, first_rows)]
+        plan.numeric = [j for j in numeric if j not in plan.text_columns]
     else:
         plan.label_rows = frozenset(options.label_columns)
     if not plan.numeric:
@@ -104,29 +112,22 @@ def _one_cell_hint(delimiter: str, cell: str) -> str:
     )
 
 
-def _refuse_numbers_as_names(plan: Plan) -> None:
+def _refuse_numbers_as_names(heading: str, first_rows: Rows) -> None:
     """Refuse a measurement as the first name, unless the heading says that it is a name."""
-    line, (name, *_) = next(islice(plan.text.rows(), 1, None), (0, [""]))
-    heading = plan.header[0]
-    is_called = not heading or heading.lower() in NAME_HEADERS
-    refuse(
-        not is_called and is_number(name) and not name.strip().isdigit(),
-        f"line {line}: the first column holds the names of the rows, but {quoted(name)} is a "
-        "measurement; put names first, or, if these are the names, call the column 'name' "
-        f"instead of {quoted(heading)}",
-    )
+    if first_rows and heading and heading.lower() not in NAME_HEADERS:
+        line, (name, *_) = first_rows[0]
+        refuse(
+            is_number(name) and not name.strip().isdigit(),
+            f"line {line}: the first column holds the names of the rows, but {quoted(name)} is a "
+            "measurement; put names first, or, if these are the names, call the column 'name' "
+            f"instead of {quoted(heading)}",
+        )
 
 
-def _find_text(text: TextFile, undecided: set[int]) -> list[int]:
-    """Find the columns whose first cell that is not missing is no number."""
-    found = []
-    for _, row in islice(text.rows(), 1, 1 + ROWS_LOOKED_AT):
-        cells = {j: row[j] for j in undecided if j < len(row) and row[j] not in MISSING}
-        found += [j for j, cell in cells.items() if not is_number(cell)]
-        undecided = undecided.difference(cells)
-        if not undecided:
-            break
-    return sorted(found)
+def _is_text(j: int, rows: Rows) -> bool:
+    """Tell whether the first cell of a column that is not missing is no number."""
+    cells = (row[j] for _, row in rows if j < len(row) and row[j] not in MISSING)
+    return not is_number(next(cells, "0"))
 
 
 # ---------------------------------------------------------------------------------------- blocks of values
@@ -135,10 +136,8 @@ def _find_text(text: TextFile, undecided: set[int]) -> list[int]:
 def read_plan(plan: Plan) -> Iterator[Table]:
     """Read the file, checked: in blocks where samples lie in rows, else as one table."""
     try:
-        if plan.orientation == "rows":
-            yield from map(partial(_samples_in_rows, plan), _batches(plan))
-        else:
-            yield from _samples_in_columns(plan)
+        read = _samples_in_rows if plan.orientation == "rows" else _samples_in_columns
+        yield from read(plan, _batches(plan))
     except TableError:
         raise
     except (ValueError, OSError, KeyError, NotImplementedError) as error:
@@ -146,21 +145,22 @@ def read_plan(plan: Plan) -> Iterator[Table]:
         raise find_problem(plan) or unknown from error
 
 
-def _batches(plan: Plan) -> Iterator[Any]:
-    """Batches of PyArrow: the names, the columns of text, the numbers; columns are called by positions."""
+def _batches(plan: Plan) -> Iterator[tuple[list[str], Any]]:
+    """Names of rows, and a batch of PyArrow with their text and then their numbers, again and again."""
     arrow, arrow_csv = (require(name, "io", ARROW_WISH) for name in ("pyarrow", "pyarrow.csv"))
     if not any(line > plan.first_line for line, _ in plan.text.rows()):
         return
     has_quotes = plan.text.has_quotes()
     stream, few_rows = plan.text.arrow_stream(plan.first_line)
-    texts = sorted([0, *plan.text_columns, *plan.label_columns])
-    types = dict.fromkeys(map(str, texts), arrow.string())
+    types = dict.fromkeys(map(str, [0, *plan.strings]), arrow.string())
     # Rows of labels are not yet told from rows of numbers.
     number = arrow.string() if plan.label_rows else arrow.float64()
     types |= dict.fromkeys(map(str, plan.numeric), number)
-    every = [str(j) for j in range(len(plan.header))]
-    size = min(2**31 - 1, max(BLOCK_BYTES, 64 * few_rows))
-    reading = arrow_csv.ReadOptions(column_names=every, use_threads=False, block_size=size)
+    reading = arrow_csv.ReadOptions(
+        column_names=[str(j) for j in range(len(plan.header))],
+        block_size=min(2**31 - 1, max(BLOCK_BYTES, 64 * few_rows)),
+        use_threads=False,
+    )
     parsing = arrow_csv.ParseOptions(
         delimiter=plan.text.dialect.delimiter,
         quote_char='"' if has_quotes else False,
@@ -172,48 +172,46 @@ def _batches(plan: Plan) -> Iterator[Any]:
         null_values=list(MISSING),
         strings_can_be_null=False,
     )
-    yield from arrow_csv.open_csv(stream, reading, parsing, converting)
+    for batch in arrow_csv.open_csv(stream, reading, parsing, converting):
+        names = batch.column(0).to_pylist()
+        _refuse_found(plan, any(map(name_problem, names)))
+        yield names, batch.remove_column(0)
 
 
-def _samples_in_rows(plan: Plan, batch: Any) -> Table:
-    strings = sorted([*plan.text_columns, *plan.label_columns])
-    cells = {plan.header[j]: batch.column(1 + i).to_pylist() for i, j in enumerate(strings)}
-    for j in plan.text_columns:
-        _refuse_found(plan, any(map(text_problem, cells[plan.header[j]])))
-    names = batch.column(0).to_pylist()
-    _refuse_found(plan, any(map(name_problem, names)))
-    values = _numbers(plan, batch.select(range(1 + len(cells), batch.num_columns)))
-    labels = {name: text_array(column) for name, column in cells.items()}
+def _samples_in_rows(plan: Plan, batches: Iterator[tuple[list[str], Any]]) -> Iterator[Table]:
     features = np.array(plan.header)[plan.numeric]
-    return Table(values, names, features, labels, "rows", plan.kind)
+    for names, batch in batches:
+        cells = {j: batch.column(i).to_pylist() for i, j in enumerate(plan.strings)}
+        _refuse_found(plan, any(any(map(text_problem, cells[j])) for j in plan.text_columns))
+        labels = {plan.header[j]: text_array(column) for j, column in cells.items()}
+        values = _numbers(plan, batch.select(range(len(cells), batch.num_columns)))
+        yield Table(values, np.array(names), features, labels, "rows", plan.kind)
 
 
-def _samples_in_columns(plan: Plan) -> Iterator[Table]:
+def _samples_in_columns(plan: Plan, batches: Iterator[tuple[list[str], Any]]) -> Iterator[Table]:
     """Read all features, and the rows that are labels, for one table."""
     arrow = require("pyarrow", "io", ARROW_WISH)
-    names, parts, labels = list[str](), list[np.ndarray](), dict(plan.labels)
-    for batch in _batches(plan):
-        here = batch.column(0).to_pylist()
-        _refuse_found(plan, any(map(name_problem, here)))
-        batch = batch.remove_column(0)
-        for i in [i for i, name in enumerate(here) if name in plan.label_rows]:
-            refuse(here[i] in labels, f"the row {quoted(here[i])} occurs more than once")
-            labels[here[i]] = label_array([column[i].as_py() for column in batch.columns])
+    features, parts, labels = list[str](), list[np.ndarray](), dict(plan.labels)
+    for names, batch in batches:
+        for i in [i for i, name in enumerate(names) if name in plan.label_rows]:
+            refuse(names[i] in labels, f"the row {quoted(names[i])} occurs more than once")
+            labels[names[i]] = label_array([column[i].as_py() for column in batch.columns])
         if plan.label_rows:
-            keep = [i for i, name in enumerate(here) if name not in plan.label_rows]
-            here, batch = [here[i] for i in keep], _as_numbers(arrow, batch.take(arrow.array(keep, arrow.int64())))
-        names += here
+            keep = [i for i, name in enumerate(names) if name not in plan.label_rows]
+            names = [names[i] for i in keep]
+            batch = _as_numbers(arrow, batch.take(arrow.array(keep, arrow.int64())))
+        features += names
         parts.append(_numbers(plan, batch).T)
     refuse(
-        plan.announced_rows not in (None, len(names)),
-        f"line 2 announces {plan.announced_rows} features, the file has {len(names)}; "
+        plan.announced_rows not in (None, len(features)),
+        f"line 2 announces {plan.announced_rows} features, the file has {len(features)}; "
         "it is truncated or line 2 is wrong",
     )
     absent = listed(sorted(plan.label_rows.difference(labels)))
     refuse(absent, f"label_columns names {absent}, which is none of its rows")
-    if names:
-        samples, features = np.array(plan.header)[plan.numeric], np.array(names)
-        yield Table(np.concatenate(parts, axis=1), samples, features, labels, "columns", plan.kind)
+    if features:
+        values, samples = np.concatenate(parts, axis=1), np.array(plan.header)[plan.numeric]
+        yield Table(values, samples, np.array(features), labels, "columns", plan.kind)
 
 
 def _as_numbers(arrow: Any, batch: Any) -> Any:
