@@ -188,8 +188,8 @@ def run_limited(folder, target, out):
 @pytest.mark.parametrize(
     ("target", "out"),
     [
-        ("median", "out.parquet"),
-        ("mean", "out.parquet"),
+        ("median", "out.h5ad"),
+        ("mean", "out.h5ad"),
         ("normal", "out.csv"),
     ],
 )

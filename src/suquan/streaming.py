@@ -183,15 +183,26 @@ def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None, _folder: Path) -
 
 def _streamed_median(blocks: Iterator[Table], n_jobs: int | None, folder: Path) -> np.ndarray:
     """Median over a temporary file of sorted samples, a few places at a time."""
+    heights: list[int] = []
     with tempfile.TemporaryFile(dir=folder) as file:
         for values in _with_values(blocks):
             samples = SampleOperator.from_samples(values, missing="ignore", n_jobs=n_jobs)
-            ordered = np.ascontiguousarray(sort_samples(values, samples))
-            file.write(ordered.data)
-        file.flush()
-        stored = np.memmap(file, ordered.dtype, "r").reshape(-1, ordered.shape[1])
-        n, p = stored.shape
+            # Transposed, so that some places of all samples of the block are one piece.
+            turned = np.ascontiguousarray(sort_samples(values, samples).T)
+            file.write(turned.data)
+            heights.append(len(values))
+        ends, (p, _), size = np.cumsum([0, *heights]), turned.shape, turned.itemsize
+
+        def places(start: int, stop: int) -> np.ndarray:
+            parts = []
+            for end, height in zip(ends.tolist(), heights, strict=False):
+                file.seek((end * p + start * height) * size)
+                part = file.read((stop - start) * height * size)
+                parts.append(np.frombuffer(part, turned.dtype).reshape(-1, height).T)
+            return np.concatenate(parts)
+
+        n = int(ends[-1])
         step = max(1, VALUES_AT_ONCE // n)
-        parts = (np.ascontiguousarray(stored[:, i : i + step]) for i in range(0, p, step))
-        f = np.concatenate([median_rows(part, np.ones(n), n_jobs) for part in parts])
+        pieces = (places(i, min(i + step, p)) for i in range(0, p, step))
+        f = np.concatenate([median_rows(piece, np.ones(n), n_jobs) for piece in pieces])
     return finite_target(f, "median")

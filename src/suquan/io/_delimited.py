@@ -158,7 +158,7 @@ def _batches(plan: Plan) -> Iterator[tuple[list[str], Any]]:
     types |= dict.fromkeys(map(str, plan.numeric), number)
     reading = arrow_csv.ReadOptions(
         column_names=[str(j) for j in range(len(plan.header))],
-        block_size=min(2**31 - 1, max(BLOCK_BYTES, 64 * few_rows)),
+        block_size=min(2**31 - 1, max(BLOCK_BYTES, 32 * few_rows)),
         use_threads=False,
     )
     parsing = arrow_csv.ParseOptions(
@@ -175,16 +175,16 @@ def _batches(plan: Plan) -> Iterator[tuple[list[str], Any]]:
     for batch in arrow_csv.open_csv(stream, reading, parsing, converting):
         names = batch.column(0).to_pylist()
         _refuse_found(plan, any(map(name_problem, names)))
-        yield names, batch.remove_column(0)
+        yield names, batch
 
 
 def _samples_in_rows(plan: Plan, batches: Iterator[tuple[list[str], Any]]) -> Iterator[Table]:
     features = np.array(plan.header)[plan.numeric]
     for names, batch in batches:
-        cells = {j: batch.column(i).to_pylist() for i, j in enumerate(plan.strings)}
+        cells = {j: batch.column(i).to_pylist() for i, j in enumerate(plan.strings, start=1)}
         _refuse_found(plan, any(any(map(text_problem, cells[j])) for j in plan.text_columns))
         labels = {plan.header[j]: text_array(column) for j, column in cells.items()}
-        values = _numbers(plan, batch.select(range(len(cells), batch.num_columns)))
+        values = _numbers(plan, batch.select(range(1 + len(cells), batch.num_columns)))
         yield Table(values, np.array(names), features, labels, "rows", plan.kind)
 
 
@@ -193,6 +193,7 @@ def _samples_in_columns(plan: Plan, batches: Iterator[tuple[list[str], Any]]) ->
     arrow = require("pyarrow", "io", ARROW_WISH)
     features, parts, labels = list[str](), list[np.ndarray](), dict(plan.labels)
     for names, batch in batches:
+        batch = batch.remove_column(0)
         for i in [i for i, name in enumerate(names) if name in plan.label_rows]:
             refuse(names[i] in labels, f"the row {quoted(names[i])} occurs more than once")
             labels[names[i]] = label_array([column[i].as_py() for column in batch.columns])

@@ -46,7 +46,9 @@ class Matrix(ABC):
     unit : int
         Rows that are stored together.
     by_feature : bool
-        Whether only whole features can be read.
+        Whether it is stored feature after feature.
+    state : (int, int)
+        Size and time of the file when it was opened.
     """
 
     path: Path
@@ -85,19 +87,14 @@ class Matrix(ABC):
 
     def read_block(self, start: int, stop: int) -> np.ndarray:
         """Rows as float32 or float64, after a check that the file has not changed."""
-        with file_errors(self.path, Exception):
-            self.check(file_state(self.path) == self.state, "its size or time is another")
-            return np.ascontiguousarray(as_values(self.read(start, stop)))
-
-    def check_header(self, shape: Sequence[int], dtype: np.dtype) -> None:
-        """Refuse a file that has got another shape or type."""
-        same = tuple(shape) == self.shape and np.dtype(dtype) == self.stored
-        self.check(same, f"it was {self.shape} {self.stored}, it is {tuple(shape)} {dtype}")
-
-    def check(self, same: bool, change: str) -> None:
-        """Refuse a file that is not the same as before."""
+        change = "changed since it was opened (its size, time, shape or type is another)"
         cure = "open it again with open_blocks, and leave it alone until the work is done"
-        refuse(not same, f"changed since it was opened ({change}); {cure}")
+        with file_errors(self.path, Exception):
+            refuse(file_state(self.path) != self.state, f"{change}; {cure}")
+            values = np.ascontiguousarray(as_values(self.read(start, stop)))
+            same = values.shape == (stop - start, self.shape[1]) and values.dtype == self.dtype
+            refuse(not same, f"{change}; {cure}")
+        return values
 
 
 def file_state(path: Path) -> tuple[int, int]:
@@ -108,15 +105,15 @@ def file_state(path: Path) -> tuple[int, int]:
     return sum(one.st_size for one in found), sum(one.st_mtime_ns for one in found)
 
 
-def matrix_tables(matrix: Matrix) -> Iterator[Table]:
-    """Read a matrix in blocks of samples, with its names and labels."""
-    samples, features, labels = matrix.names()
-    bounds = [0, matrix.shape[0]] if matrix.by_feature else matrix.row_bounds(None)
-    for start, stop in pairwise(bounds):
+def matrix_tables(matrix: Matrix, whole: bool = False) -> Iterator[Table]:
+    """Read a matrix that has names in blocks of samples, or whole."""
+    names, columns, labels = matrix.names()
+    samples, features = np.array(names), np.array(columns)
+    is_whole = whole or matrix.by_feature
+    for start, stop in pairwise(matrix.row_bounds(matrix.shape[0] if is_whole else None)):
         block = {name: column[start:stop] for name, column in labels.items()}
-        names: Any = (samples or [])[start:stop]
         values = matrix.read_block(start, stop)
-        yield Table(values, names, features or [], block, "rows", matrix.kind)  # type: ignore[arg-type]
+        yield Table(values, samples[start:stop], features, block, "rows", matrix.kind)
 
 
 def refuse_layer(options: ReadOptions, kind: str) -> None:
@@ -137,14 +134,11 @@ class NpyMatrix(Matrix):
         with file_errors(path, Exception):
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         check_matrix(array.shape, array.dtype, "the array")
-        n, p = array.shape
-        return cls(path, (n, p), array.dtype, options, state=file_state(path))
+        return cls(path, array.shape, array.dtype, options, state=file_state(path))
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows, copied from a memory map."""
-        mapped = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        self.check_header(mapped.shape, mapped.dtype)
-        return np.array(mapped[start:stop])
+        return np.array(np.load(self.path, mmap_mode="r", allow_pickle=False)[start:stop])
 
 
 # -------------------------------------------------------------------------------------------- AnnData files
@@ -187,7 +181,6 @@ class AnnDataMatrix(Matrix):
         """Rows; what a sparse matrix does not store is zero."""
         with opened(self.path) as root:
             X = _find(root, self.options)
-            self.check_header(X.shape, X.dtype)
             if not hasattr(X, "group"):
                 return np.asarray(X[start:stop])
             if self.by_feature:

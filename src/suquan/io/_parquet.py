@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from suquan.io._errors import TableError, file_errors, listed, quoted, refuse, require
 from suquan.io._matrices import Matrix, MatrixNames, file_state, matrix_tables, refuse_layer
 from suquan.io._source import ReadOptions, Source, choose_orientation, rows_at_once
-from suquan.io._table import Table, cut_table, header_of, join_tables, repeated_names
+from suquan.io._table import Table, cut_table, header_of, join_tables, repeated_names, turned
 
 WISH = "reading and writing Parquet files"
 LABEL = {b"suquan": b"label"}  # marks a column of numbers that is no feature
@@ -29,8 +29,7 @@ SMALL = {"float", "halffloat", "int8", "int16", "uint8", "uint16"}  # float32 ho
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    parquet = require("pyarrow.parquet", "io", WISH)
-    options = {"page_checksum_verification": True}
+    parquet, options = require("pyarrow.parquet", "io", WISH), {"page_checksum_verification": True}
     with file_errors(path, Exception), parquet.ParquetFile(path, **options) as file:
         yield file
 
@@ -38,9 +37,9 @@ def _opened(path: Path) -> Iterator[Any]:
 def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a Parquet file."""
     with _opened(path) as file:
-        name, data = _name_column(file.schema_arrow), file.schema_arrow.names
-        options = options.in_terms_of(data)
-        header = [name, *(column for column in data if column != name)]
+        name, columns = _name_column(file.schema_arrow), file.schema_arrow.names
+        options = options.in_terms_of(columns)
+        header = [name, *(column for column in columns if column != name)]
         orientation, why = choose_orientation(
             options, header, lambda: _names(file.read([name]).column(name))
         )
@@ -53,26 +52,14 @@ def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
     refuse(wrong, f"column {wrong} is no sample; name it in ignore_columns")
 
     def tables() -> Iterator[Table]:
-        features, samples, _ = matrix.names()
-        values = matrix.read_block(0, matrix.shape[0]).T
-        yield Table(values, samples, features, {}, "columns", kind)  # type: ignore[arg-type]
+        yield replace(turned(next(matrix_tables(matrix, whole=True))), orientation="columns")
 
     return Source(kind, orientation, tables, why)
 
 
 @dataclass(frozen=True)
 class ParquetMatrix(Matrix):
-    """The columns of numbers of a Parquet file.
-
-    Attributes
-    ----------
-    name : str
-        The column of names.
-    numeric, labels : tuple of str
-        The columns of numbers, and of labels.
-    groups : tuple of int
-        Rows of the row groups.
-    """
+    """The columns of numbers of a Parquet file, its other columns, and the rows of its row groups."""
 
     name: str = ""
     numeric: tuple[str, ...] = ()
@@ -86,26 +73,24 @@ class ParquetMatrix(Matrix):
         """Sort the columns by their types."""
         refuse_layer(options, "parquet")
         with _opened(path) as file:
-            schema, groups = file.schema_arrow, range(file.num_row_groups)
-            sizes = tuple(file.metadata.row_group(g).num_rows for g in groups)
-            fields = {field.name: field for field in schema}
-            name, options = _name_column(schema), options.in_terms_of(fields)
+            fields = {field.name: field for field in file.schema_arrow}
+            groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+            name, options = _name_column(file.schema_arrow), options.in_terms_of(fields)
             absent = [
                 c for c in (*options.label_columns, *options.ignore_columns) if c not in fields
             ]
             refuse(absent, f"there is no column {listed(absent)}")
+            refuse(not sum(groups), "holds a header and no rows")
             data = [c for c in fields if c != name and c not in options.ignore_columns]
             labels = [c for c in data if _is_label(fields[c]) or c in options.label_columns]
-            numeric = [c for c in data if c not in set(labels)]
-            refuse(not numeric, "there is no column of numbers")
-            types = {column: str(fields[column].type) for column in numeric}
+            types = {c: str(fields[c].type) for c in data if c not in set(labels)}
+            refuse(not types, "there is no column of numbers")
             cure = "wanted are numbers or text; name the column in ignore_columns"
             for column, kind in types.items():
                 refuse(kind not in NUMBER, f"column {quoted(column)} is of type {kind}; {cure}")
-            refuse(not sum(sizes), "holds a header and no rows")
-            stored = np.dtype(np.float32 if SMALL.issuperset(types.values()) else np.float64)
-        columns = name, tuple(numeric), tuple(labels), sizes
-        shape = sum(sizes), len(numeric)
+        stored = np.dtype(np.float32 if SMALL.issuperset(types.values()) else np.float64)
+        columns = name, tuple(types), tuple(labels), tuple(groups)
+        shape = sum(groups), len(types)
         return cls(path, shape, stored, options, 1, False, file_state(path), *columns)
 
     def names(self) -> MatrixNames:
@@ -131,7 +116,6 @@ class ParquetMatrix(Matrix):
         ends = np.cumsum([0, *self.groups])
         groups = np.flatnonzero((ends[:-1] < stop) & (ends[1:] > start)).tolist()
         with _opened(self.path) as file:
-            self.check(set(self.numeric) <= set(file.schema_arrow.names), "its columns are others")
             table = file.read_row_groups(groups, list(self.numeric), use_threads=False)
             table = table.slice(start - ends[groups[0]], stop - start)
         values = np.empty(self.shape[1:] + (len(table),), self.stored)
@@ -225,11 +209,11 @@ def write_parquet_columns(table: Table, path: Path) -> None:
     place = "a Parquet file with samples in columns has no place for labels"
     cure = "write samples in rows, or leave the labels out"
     refuse(table.labels, f"{place} ({listed(table.labels)}); {cure}")
-    turned = Table(table.values.T, table.feature_names, table.sample_names)
-    step = rows_at_once(turned.n_features)
-    with parquet_writer(path, turned, "feature") as add:
-        for start in range(0, turned.n_samples, step):
-            add(cut_table(turned, start, start + step))
+    rows = turned(table)
+    step = rows_at_once(rows.n_features)
+    with parquet_writer(path, rows, "feature") as add:
+        for start in range(0, rows.n_samples, step):
+            add(cut_table(rows, start, start + step))
 
 
 def _arrow_table(table: Table, header: list[str]) -> Any:

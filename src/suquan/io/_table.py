@@ -94,6 +94,11 @@ def join_tables(tables: Sequence[Table]) -> Table:
     return replace(tables[0], values=values, sample_names=names, labels=labels)
 
 
+def turned(table: Table) -> Table:
+    """Make features of the samples, and samples of the features; without labels."""
+    return Table(table.values.T, table.feature_names, table.sample_names, kind=table.kind)
+
+
 def header_of(table: Table, first: str) -> list[str]:
     """Names of the columns of a file with samples in rows: `first`, labels, features, all different."""
     both = set(table.labels).intersection(table.feature_names.tolist())
