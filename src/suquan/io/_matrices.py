@@ -79,6 +79,11 @@ class Matrix(ABC):
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows of the matrix as they are stored, of shape (stop - start, n_columns)."""
 
+    def parts(self) -> Iterator[np.ndarray]:
+        """All rows, in blocks of any length."""
+        for start, stop in pairwise(self.row_bounds(None)):
+            yield self.read_block(start, stop)
+
     def row_bounds(self, rows_per_block: int | None) -> list[int]:
         """First rows of the blocks, and the end of the last; None: of whole units, about 64 MiB."""
         if rows_per_block is None:
@@ -109,11 +114,13 @@ def matrix_tables(matrix: Matrix, whole: bool = False) -> Iterator[Table]:
     """Read a matrix that has names in blocks of samples, or whole."""
     names, columns, labels = matrix.names()
     samples, features = np.array(names), np.array(columns)
+    start = 0
     is_whole = whole or matrix.by_feature
-    for start, stop in pairwise(matrix.row_bounds(matrix.shape[0] if is_whole else None)):
+    for values in [matrix.read_block(0, matrix.shape[0])] if is_whole else matrix.parts():
+        stop = start + len(values)
         block = {name: column[start:stop] for name, column in labels.items()}
-        values = matrix.read_block(start, stop)
         yield Table(values, samples[start:stop], features, block, "rows", matrix.kind)
+        start = stop
 
 
 def refuse_layer(options: ReadOptions, kind: str) -> None:
@@ -193,7 +200,7 @@ def opened(path: Path) -> Iterator[Any]:
     """The file as a group; h5py, zarr and anndata raise many kinds of exceptions for a damaged one."""
     with file_errors(path, Exception):
         if path.suffix.lower() == ".zarr":
-            zarr = require("zarr", "dask", WISH)
+            zarr = require("zarr", "anndata", WISH)
             refuse(not path.exists(), "there is no such folder; check the path")
             refuse(not path.is_dir(), "a zarr store is a folder, this is a file; unpack it")
             yield zarr.open(str(path), mode="r")
@@ -265,7 +272,7 @@ def anndata_writer(
     with ExitStack() as files:
         X: dict[str, Any] = {"shape": (0, p), "dtype": first.values.dtype}
         if kind == "zarr":
-            root = require("zarr", "dask", WISH).open_group(str(path), mode="w", zarr_format=3)
+            root = require("zarr", "anndata", WISH).open_group(str(path), mode="w", zarr_format=3)
             X["chunks"] = (n, p)
         else:
             root = files.enter_context(require("h5py", "anndata", WISH).File(path, "w"))
@@ -278,7 +285,8 @@ def anndata_writer(
             n_before = matrix.shape[0]
             matrix.resize((n_before + block.n_samples, p))
             matrix[n_before:] = block.values
-            seen.append(replace(block, values=block.values[:, :0], feature_names=np.array([])))
+            nothing = np.empty((block.n_samples, 0))  # a slice would hold the values
+            seen.append(replace(block, values=nothing, feature_names=np.array([])))
 
         yield add
         whole = join_tables(seen)

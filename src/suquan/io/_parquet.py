@@ -118,10 +118,22 @@ class ParquetMatrix(Matrix):
         with _opened(self.path) as file:
             table = file.read_row_groups(groups, list(self.numeric), use_threads=False)
             table = table.slice(start - ends[groups[0]], stop - start)
-        values = np.empty(self.shape[1:] + (len(table),), self.stored)
-        for row, name in zip(values, self.numeric, strict=True):
-            row[:] = _numbers(table.column(name), name)
-        return values.T
+            return self._values(table)
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """All rows, in blocks smaller than a large row group."""
+        with _opened(self.path) as file:
+            options = {"columns": list(self.numeric), "use_threads": False}
+            # Group by group: over several PyArrow keeps the compressed bytes of those it has read.
+            for group in range(len(self.groups)):
+                step = rows_at_once(self.shape[1])
+                yield from map(self._values, file.iter_batches(step, [group], **options))
+
+    def _values(self, table: Any) -> np.ndarray:
+        values = np.empty((table.num_rows, len(self.numeric)), self.stored)
+        for j, name in enumerate(self.numeric):
+            values[:, j] = _numbers(table.column(name), name)
+        return values
 
 
 def _name_column(schema: Any) -> str:
@@ -153,7 +165,7 @@ def _numbers(column: Any, name: str) -> np.ndarray:
         raise TableError(
             f"column {quoted(name)} holds integers that are not exact as floats; convert them first"
         ) from None
-    return floats.to_numpy()
+    return np.asarray(floats)
 
 
 def _names(column: Any) -> list[str]:

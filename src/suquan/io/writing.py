@@ -98,7 +98,7 @@ class TableWriter(AbstractContextManager):
             what = "series matrix files are read, not written"
             refuse(is_read, f"{what}; choose another kind ({KNOWN})")
         self._work = ExitStack()
-        self._first: Table | None = None
+        self._columns: tuple[list[str], list[str]] | None = None
         self._samples: set[str] = set()
         self._closed = False
 
@@ -115,14 +115,13 @@ class TableWriter(AbstractContextManager):
         with file_errors(self.path, UnicodeEncodeError):
             refuse(np.isinf(block.values).any(), "a value is infinite; tables hold finite numbers")
             refuse(not block.n_features, "the table has no features")
-            if self._first is None:
-                self._first = block
+            names, columns = block.sample_names.tolist(), block.feature_names.tolist()
+            if self._columns is None:
+                self._columns = columns, list(block.labels)
                 self._add = self._start(block)
-            first, names = self._first, block.sample_names.tolist()
             others = "a block has other {} than the first"
-            same = np.array_equal(block.feature_names, first.feature_names)
-            refuse(not same, others.format("features"))
-            refuse(list(block.labels) != list(first.labels), others.format("label columns"))
+            refuse(columns != self._columns[0], others.format("features"))
+            refuse(list(block.labels) != self._columns[1], others.format("label columns"))
             repeated = listed(sorted(self._samples.intersection(names)))
             refuse(repeated, f"{repeated} was written before; names must differ")
             self._samples.update(names)
