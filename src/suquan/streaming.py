@@ -66,8 +66,9 @@ def normalize_file(
 ) -> NormalizedFile:
     r"""Normalise the table of one file into another, with bounded memory.
 
-    Memory holds a block where samples lie in rows (see :func:`suquan.io.iter_row_blocks`). Targets that do not look at the samples take one pass; the mean takes two. The median takes two, and a
-    temporary file beside the destination that holds the sorted samples; it is exact. The result is that of
+    Memory holds a block of samples where they lie in rows (see :func:`suquan.io.iter_row_blocks`). Targets that
+    do not look at the samples take one pass; the mean takes two. The median takes two, and a temporary file beside
+    the destination that holds the sorted samples; it is exact. The result is that of
     :func:`quantile_normalize`, but for rounding in the sum of a mean.
 
     Parameters
@@ -126,17 +127,19 @@ def normalize_file(
     f: Any = None
     learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
     if learns:
-        learn = _streamed_mean if target_quantiles == "mean" else _streamed_median
-        folder = Path(destination).resolve().parent
-        f = learn(blocks(f"learning the {target_quantiles}"), n_jobs, folder)
+        values = _with_values(blocks(f"learning the {target_quantiles}"))
+        if target_quantiles == "mean":
+            f = _streamed_mean(values, n_jobs)
+        else:
+            f = _streamed_median(values, n_jobs, Path(destination).resolve().parent)
     n_samples = n_missing = 0
     try:
         for block in blocks("normalising"):
             if not n_samples:
                 f = make_target_quantiles(target_quantiles, block.n_features) if f is None else f
                 writer = TableWriter(destination, orientation=block.orientation)
-            values = quantile_normalize(block.values, f, ties=ties, missing=missing, n_jobs=n_jobs)
-            writer.write(replace(block, values=values))
+            normal = quantile_normalize(block.values, f, ties=ties, missing=missing, n_jobs=n_jobs)
+            writer.write(replace(block, values=normal))
             n_samples += block.n_samples
             n_missing += int(np.isnan(block.values).sum())
         writer.close()  # an empty table has been refused
@@ -171,21 +174,21 @@ def _with_values(blocks: Iterator[Table]) -> Iterator[np.ndarray]:
         )
 
 
-def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None, _folder: Path) -> np.ndarray:
+def _streamed_mean(blocks: Iterator[np.ndarray], n_jobs: int | None) -> np.ndarray:
     mean: Any = 0.0
     count = 0
-    for values in _with_values(blocks):
+    for values in blocks:
         part = learn_target(values, "mean", missing="ignore", n_jobs=n_jobs)
         count += len(values)
         mean = mean + (part - mean) * (len(values) / count)
     return mean
 
 
-def _streamed_median(blocks: Iterator[Table], n_jobs: int | None, folder: Path) -> np.ndarray:
+def _streamed_median(blocks: Iterator[np.ndarray], n_jobs: int | None, folder: Path) -> np.ndarray:
     """Median over a temporary file of sorted samples, a few places at a time."""
     heights: list[int] = []
     with tempfile.TemporaryFile(dir=folder) as file:
-        for values in _with_values(blocks):
+        for values in blocks:
             samples = SampleOperator.from_samples(values, missing="ignore", n_jobs=n_jobs)
             # Transposed, so that some places of all samples of the block are one piece.
             turned = np.ascontiguousarray(sort_samples(values, samples).T)

@@ -32,32 +32,15 @@ MatrixNames = tuple[list[str] | None, list[str] | None, dict[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Matrix(ABC):
-    """A matrix in a file.
+    """A matrix in a file."""
 
-    Attributes
-    ----------
-    path : Path
-        Absolute: a worker may run in another folder.
-    shape : (n_rows, n_columns)
-    stored : dtype
-        Of the values as they lie in the file.
-    options : ReadOptions
-        What was asked for, the layer among it.
-    unit : int
-        Rows that are stored together.
-    by_feature : bool
-        Whether it is stored feature after feature.
-    state : (int, int)
-        Size and time of the file when it was opened.
-    """
-
-    path: Path
+    path: Path  # absolute: a worker may run in another folder
     shape: tuple[int, int]
-    stored: np.dtype
+    stored: np.dtype  # of the values as they lie in the file
     options: ReadOptions
-    unit: int = 1
-    by_feature: bool = False
-    state: tuple[int, int] = (0, 0)
+    state: tuple[int, int]  # size and time of the file when it was opened
+    unit: int = 1  # rows that are stored together
+    by_feature: bool = False  # whether it is stored feature after feature
 
     kind = ""
 
@@ -141,7 +124,7 @@ class NpyMatrix(Matrix):
         with file_errors(path, Exception):
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         check_matrix(array.shape, array.dtype, "the array")
-        return cls(path, array.shape, array.dtype, options, state=file_state(path))
+        return cls(path, array.shape, array.dtype, options, file_state(path))
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows, copied from a memory map."""
@@ -170,7 +153,7 @@ class AnnDataMatrix(Matrix):
             n, p = map(int, X.shape)
             by_feature = getattr(X, "format", "") == "csc"
             dtype = np.dtype(X.dtype)
-        return cls(path, (n, p), dtype, options, chunks[0], by_feature, file_state(path))
+        return cls(path, (n, p), dtype, options, file_state(path), chunks[0], by_feature)
 
     def names(self) -> MatrixNames:
         """Of obs and var."""

@@ -91,7 +91,7 @@ class ParquetMatrix(Matrix):
         stored = np.dtype(np.float32 if SMALL.issuperset(types.values()) else np.float64)
         columns = name, tuple(types), tuple(labels), tuple(groups)
         shape = sum(groups), len(types)
-        return cls(path, shape, stored, options, 1, False, file_state(path), *columns)
+        return cls(path, shape, stored, options, file_state(path), 1, False, *columns)
 
     def names(self) -> MatrixNames:
         """Of the column of names and the header; the labels of the columns of text and those asked for."""

@@ -42,27 +42,13 @@ class ReadOptions:
 
 @dataclass
 class Source:
-    """An opened table.
-
-    Parameters
-    ----------
-    kind : str
-        Kind of the file.
-    orientation : {"rows", "columns"}
-        Where the samples lie in the file.
-    tables : callable
-        ``tables()`` passes over the file in blocks of samples, of any number of rows.
-    why : str
-        Who says where the samples lie; empty where every file of the kind has them there.
-    label_names : collection of str, or None
-        Labels that there are, where that is known; wanted ones are looked for there.
-    """
+    """An opened table."""
 
     kind: str
-    orientation: str
-    tables: Callable[[], Iterator[Table]]
-    why: str = ""
-    label_names: Collection[str] | None = None
+    orientation: str  # where the samples lie in the file: "rows" or "columns"
+    tables: Callable[[], Iterator[Table]]  # passes over the file in blocks of samples of any length
+    why: str = ""  # who says so; empty where every file of the kind has its samples there
+    label_names: Collection[str] | None = None  # labels that there are, where that is known
 
 
 def choose_orientation(
