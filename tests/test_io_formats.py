@@ -644,7 +644,6 @@ def test_labels_that_are_wanted_must_be_there(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("module", "suffix", "extra"),
     [
-        ("pyarrow", "csv", "io"),
         ("pyarrow.parquet", "parquet", "io"),
         ("anndata.io", "h5ad", "anndata"),
     ],

@@ -5,19 +5,16 @@ import subprocess
 import sys
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 import pytest
-from io_tables import series_matrix
 
-from suquan.io import Table, TableWriter, _delimited, iter_row_blocks, write_table
+from suquan.io import Table, TableWriter, iter_row_blocks, write_table
 
 # Growth of the peak memory, in MiB, over a small table of the same kind. (VmHWM, because ru_maxrss begins with
 # the peak of the process that started this one.) The budget is made smaller than the table, so that a table
 # of ordinary size shows whether it is kept.
 MEASURE = """
 import json, re, sys
-from suquan.io import TableWriter, _delimited, _matrices, _source, iter_row_blocks
+from suquan.io import TableWriter, _matrices, _source, iter_row_blocks
 
 def copy(source, target, samples, orientation):
     total = 0.0
@@ -33,7 +30,7 @@ def peak():
 small, large, target, samples, orientation = sys.argv[1:]
 # Every column of every group of rows has an entry in the index of a Parquet file: no tiny groups there.
 _source.VALUES = 2**20 if target.endswith("parquet") else 2**17
-_delimited.BLOCK_BYTES = _matrices.BYTES_PER_BLOCK = 2**20
+_matrices.BYTES_PER_BLOCK = 2**20
 copy(small, target, samples, orientation)
 before = peak()
 total = copy(large, target, samples, orientation)
@@ -105,33 +102,3 @@ def test_blocks_have_the_size_that_was_asked_for(tmp_path):
     assert [block.n_samples for block in iter_row_blocks(path)] == [1203]
     with pytest.raises(ValueError, match="positive"):
         iter_row_blocks(path, rows_per_block=0)
-
-
-def test_a_table_wider_than_a_block_of_bytes_is_read(tmp_path, monkeypatch):
-    """A header longer than the part that is parsed at a time."""
-    path = tmp_path / "t.csv"
-    values = np.random.default_rng(0).normal(size=(300, 2000))
-    write_table(Table(values, [f"s{i}" for i in range(300)], [f"g{j}" for j in range(2000)]), path)
-    monkeypatch.setattr(_delimited, "BLOCK_BYTES", 2**8)
-    blocks = [block.values for block in iter_row_blocks(path, rows_per_block=7)]
-    assert np.array_equal(np.vstack(blocks), values)
-
-
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.gct", "t.txt"])
-def test_pyarrow_never_holds_a_file_of_pythons(tmp_path, monkeypatch, name):
-    """A file that a thread of PyArrow's lets go of needs the interpreter, which may have ended by then."""
-    path = tmp_path / name
-    if name == "t.txt":
-        path.write_text(series_matrix())
-    else:
-        write_table(Table(np.ones((5, 3)), [f"s{i}" for i in range(5)], ["a", "b", "c"]), path)
-    given = set()
-
-    def watched(stream, *options, opened=pyarrow.csv.open_csv):
-        given.add(type(stream))
-        return opened(stream, *options)
-
-    monkeypatch.setattr(pyarrow.csv, "open_csv", watched)
-    assert sum(block.n_samples for block in iter_row_blocks(path, rows_per_block=2)) > 1
-    assert given
-    assert given.issubset({pa.OSFile, pa.CompressedInputStream, pa.BufferReader})

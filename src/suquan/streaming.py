@@ -67,8 +67,8 @@ def normalize_file(
     r"""Normalise the table of one file into another, with bounded memory.
 
     Memory holds a block of samples where they lie in rows (see :func:`suquan.io.iter_row_blocks`). Targets that
-    do not look at the samples take one pass; the mean takes two. The median takes two, and a temporary file beside
-    the destination that holds the sorted samples; it is exact. The result is that of
+    do not look at the samples take one pass; the mean takes two. The median takes two, and a temporary file
+    beside the destination that holds the sorted samples; it is exact. The result is that of
     :func:`quantile_normalize`, but for rounding in the sum of a mean.
 
     Parameters

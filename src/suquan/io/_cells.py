@@ -6,6 +6,7 @@ import re
 import numpy as np
 
 MISSING = ("", "NA", "NaN", "nan", "null", "NULL")
+_AS_NAN = dict.fromkeys(MISSING, "nan")
 _NUMBER = re.compile(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
 # Text that was probably meant as a number or as a missing value: never taken for a label unasked.
 _SUSPECT = re.compile(
@@ -36,6 +37,21 @@ def number_problem(cell: str) -> str | None:
         marks = ", ".join(filter(None, MISSING))
         return f"numbers look like 1.5 or 2e-3, missing values like {marks} or an empty cell"
     return None if math.isfinite(float(cell)) else "the number is too large for a double"
+
+
+def read_numbers(cells: list[str]) -> np.ndarray | None:
+    """Read the numbers of a row, NaN where missing; None if a cell is neither."""
+    known = [_AS_NAN.get(cell, cell) for cell in cells]
+    try:
+        numbers = np.fromiter(map(float, known), np.float64, len(known))
+    except ValueError:
+        return None
+    # Python reads 1_000, other digits, and words for infinity; a row with such characters is looked at closely.
+    written = "".join(known)
+    is_plain = written.isascii() and written.isprintable() and "_" not in written
+    if is_plain and int(np.isfinite(numbers).sum()) == len(known) - known.count("nan"):
+        return numbers
+    return None if any(map(number_problem, cells)) else numbers
 
 
 def text_problem(cell: str) -> str | None:

@@ -1,15 +1,13 @@
 """CSV and TSV: which columns of the file are names, values and labels; its rows in blocks of samples.
 
-PyArrow parses and converts, but names neither line nor column, and accepts spellings of NaN and infinity that
-are not wanted here; so when something is wrong, the file is read again cell by cell, to name the place.
-`reading` opens files here; `_headed` has its tables read here.
+One pass of the standard library's strict reader, so that whatever is wrong is named by its line and column.
+`reading` opens files here; `_headed` has its tables read here, and `labels` asks for header and width.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
-from typing import Any
+from itertools import compress, islice
 
 import numpy as np
 
@@ -18,16 +16,16 @@ from suquan.io._cells import (
     is_number,
     label_array,
     number_problem,
+    read_numbers,
     text_array,
     text_problem,
 )
-from suquan.io._errors import TableError, listed, one_line, quoted, refuse, require
-from suquan.io._source import ReadOptions, Source, choose_orientation
+from suquan.io._errors import TableError, listed, quoted, refuse
+from suquan.io._source import ReadOptions, Source, choose_orientation, rows_at_once
 from suquan.io._table import Table, name_problem, repeated_names
-from suquan.io._text import ARROW_WISH, TextFile
+from suquan.io._text import TextFile
 
 ROWS_LOOKED_AT = 100  # rows in which a column must show its first value to count as text
-BLOCK_BYTES = 2**22  # of text that PyArrow parses at a time, or more where rows are long
 NAME_HEADERS = ("name", "names", "sample", "samples", "feature", "features", "gene", "id", "id_ref")
 Rows = list[tuple[int, list[str]]]
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
@@ -48,11 +46,6 @@ class Plan:
     label_rows: frozenset[str] = frozenset()
     labels: dict[str, np.ndarray] = field(default_factory=dict)  # from lines before the table
     announced_rows: int | None = None  # rows of data that there must be (GCT)
-
-    @property
-    def strings(self) -> list[int]:
-        """Columns that are read as text, besides the names."""
-        return sorted([*self.text_columns, *self.label_columns])
 
 
 # ------------------------------------------------------------------------------------------------ opening
@@ -81,7 +74,8 @@ def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
     else:
         plan.label_rows = frozenset(options.label_columns)
     if not plan.numeric:
-        raise find_problem(plan) or TableError("there is no column of numbers")
+        list(_rows(plan))  # what is wrong with a row tells more
+        raise TableError("there is no column of numbers")
     return Source(kind, orientation, partial(read_plan, plan), why)
 
 
@@ -135,74 +129,35 @@ def _is_text(j: int, rows: Rows) -> bool:
 
 def read_plan(plan: Plan) -> Iterator[Table]:
     """Read the file, checked: in blocks where samples lie in rows, else as one table."""
-    try:
-        read = _samples_in_rows if plan.orientation == "rows" else _samples_in_columns
-        yield from read(plan, _batches(plan))
-    except TableError:
-        raise
-    except (ValueError, OSError, KeyError, NotImplementedError) as error:
-        unknown = TableError(f"cannot be parsed ({one_line(error)})")
-        raise find_problem(plan) or unknown from error
-
-
-def _batches(plan: Plan) -> Iterator[tuple[list[str], Any]]:
-    """Names of rows, and a batch of PyArrow with their text and then their numbers, again and again."""
-    arrow, arrow_csv = (require(name, "io", ARROW_WISH) for name in ("pyarrow", "pyarrow.csv"))
-    if not any(line > plan.first_line for line, _ in plan.text.rows()):
+    if plan.orientation == "columns":
+        yield from _samples_in_columns(plan)
         return
-    has_quotes = plan.text.has_quotes()
-    stream, few_rows = plan.text.arrow_stream(plan.first_line)
-    types = dict.fromkeys(map(str, [0, *plan.strings]), arrow.string())
-    # Rows of labels are not yet told from rows of numbers.
-    number = arrow.string() if plan.label_rows else arrow.float64()
-    types |= dict.fromkeys(map(str, plan.numeric), number)
-    reading = arrow_csv.ReadOptions(
-        column_names=[str(j) for j in range(len(plan.header))],
-        block_size=min(2**31 - 1, max(BLOCK_BYTES, 32 * few_rows)),
-        use_threads=False,
-    )
-    parsing = arrow_csv.ParseOptions(
-        delimiter=plan.text.dialect.delimiter,
-        quote_char='"' if has_quotes else False,
-        newlines_in_values=has_quotes,
-    )
-    converting = arrow_csv.ConvertOptions(
-        column_types=types,
-        include_columns=list(types),
-        null_values=list(MISSING),
-        strings_can_be_null=False,
-    )
-    for batch in arrow_csv.open_csv(stream, reading, parsing, converting):
-        names = batch.column(0).to_pylist()
-        _refuse_found(plan, any(map(name_problem, names)))
-        yield names, batch
-
-
-def _samples_in_rows(plan: Plan, batches: Iterator[tuple[list[str], Any]]) -> Iterator[Table]:
+    rows, step = _rows(plan), rows_at_once(len(plan.numeric))
     features = np.array(plan.header)[plan.numeric]
-    for names, batch in batches:
-        cells = {j: batch.column(i).to_pylist() for i, j in enumerate(plan.strings, start=1)}
-        _refuse_found(plan, any(any(map(text_problem, cells[j])) for j in plan.text_columns))
-        labels = {plan.header[j]: text_array(column) for j, column in cells.items()}
-        values = _numbers(plan, batch.select(range(1 + len(cells), batch.num_columns)))
-        yield Table(values, np.array(names), features, labels, "rows", plan.kind)
+    strings = sorted([*plan.text_columns, *plan.label_columns])
+    while True:
+        names, values, texts = list[str](), list[np.ndarray](), list[list[str]]()
+        for row, numbers in islice(rows, step):
+            names.append(row[0])
+            values.append(numbers)
+            texts.append([row[j] for j in strings])
+        if not names:
+            return
+        cells = zip(*texts, strict=True)
+        labels = {plan.header[j]: text_array(list(c)) for j, c in zip(strings, cells, strict=False)}
+        yield Table(np.array(values), np.array(names), features, labels, "rows", plan.kind)
 
 
-def _samples_in_columns(plan: Plan, batches: Iterator[tuple[list[str], Any]]) -> Iterator[Table]:
+def _samples_in_columns(plan: Plan) -> Iterator[Table]:
     """Read all features, and the rows that are labels, for one table."""
-    arrow = require("pyarrow", "io", ARROW_WISH)
-    features, parts, labels = list[str](), list[np.ndarray](), dict(plan.labels)
-    for names, batch in batches:
-        batch = batch.remove_column(0)
-        for i in [i for i, name in enumerate(names) if name in plan.label_rows]:
-            refuse(names[i] in labels, f"the row {quoted(names[i])} occurs more than once")
-            labels[names[i]] = label_array([column[i].as_py() for column in batch.columns])
-        if plan.label_rows:
-            keep = [i for i, name in enumerate(names) if name not in plan.label_rows]
-            names = [names[i] for i in keep]
-            batch = _as_numbers(arrow, batch.take(arrow.array(keep, arrow.int64())))
-        features += names
-        parts.append(_numbers(plan, batch).T)
+    features, values, labels = list[str](), list[np.ndarray](), dict(plan.labels)
+    for row, numbers in _rows(plan):
+        if row[0] not in plan.label_rows:
+            features.append(row[0])
+            values.append(numbers)
+            continue
+        refuse(row[0] in labels, f"the row {quoted(row[0])} occurs more than once")
+        labels[row[0]] = label_array([row[j] for j in plan.numeric])
     refuse(
         plan.announced_rows not in (None, len(features)),
         f"line 2 announces {plan.announced_rows} features, the file has {len(features)}; "
@@ -211,52 +166,37 @@ def _samples_in_columns(plan: Plan, batches: Iterator[tuple[list[str], Any]]) ->
     absent = listed(sorted(plan.label_rows.difference(labels)))
     refuse(absent, f"label_columns names {absent}, which is none of its rows")
     if features:
-        values, samples = np.concatenate(parts, axis=1), np.array(plan.header)[plan.numeric]
-        yield Table(values, samples, np.array(features), labels, "columns", plan.kind)
+        samples = np.array(plan.header)[plan.numeric]
+        yield Table(np.array(values).T, samples, np.array(features), labels, "columns", plan.kind)
 
 
-def _as_numbers(arrow: Any, batch: Any) -> Any:
-    """Convert cells of text."""
-    compute = require("pyarrow.compute", "io", ARROW_WISH)
-    missing, columns = arrow.array(MISSING), []
-    for column in batch.columns:
-        known = compute.if_else(compute.is_in(column, missing), None, column)
-        columns.append(compute.utf8_trim(known, " \t").cast(arrow.float64()))
-    return arrow.record_batch(columns, names=batch.schema.names)
-
-
-def _numbers(plan: Plan, batch: Any) -> np.ndarray:
-    """Values of columns of numbers, NaN where missing."""
-    values = batch.to_tensor(null_to_nan=True).to_numpy()
-    n_missing = values.size - int(np.isfinite(values).sum())
-    # A cell that spells infinity or an unknown NaN is not finite and no null.
-    n_null = sum(column.null_count for column in batch.columns) if n_missing else 0
-    _refuse_found(plan, n_missing != n_null)
-    return values
-
-
-# ------------------------------------------------------------------------------------- where it goes wrong
-
-
-def _refuse_found(plan: Plan, found: bool) -> None:
-    if found:
-        raise find_problem(plan) or TableError("cannot be parsed")
-
-
-def find_problem(plan: Plan) -> TableError | None:
-    """Find the first thing that is wrong with the file, with its line and column."""
-    try:
-        for line, row in plan.text.rows():
-            if line > plan.first_line:
-                check_width(plan.text, plan.header, row, line)
-                _check_row(plan, row, f"line {line}")
-    except TableError as problem:
-        return problem
-    return None
+def _rows(plan: Plan) -> Iterator[tuple[list[str], np.ndarray]]:
+    """The rows of data, checked, and their numbers; none in rows that are labels."""
+    are_numeric = np.isin(np.arange(len(plan.header)), plan.numeric).tolist()
+    for line, row in plan.text.rows():
+        if line <= plan.first_line:
+            continue
+        check_width(plan.text, plan.header, row, line)
+        problem = name_problem(row[0])
+        refuse(problem, f"line {line}, column 1: {problem}")
+        if row[0] in plan.label_rows:
+            yield row, np.empty(0)
+            continue
+        numbers = read_numbers(list(compress(row, are_numeric)))
+        if numbers is None:
+            raise _wrong_number(plan, row, f"line {line}")
+        for j in plan.text_columns:
+            if problem := text_problem(row[j]):
+                cell = f"line {line}, column {quoted(plan.header[j])}: {quoted(row[j])}"
+                cure = "correct it, or name the column in label_columns or ignore_columns"
+                raise TableError(f"{cell} {problem}; {cure}")
+        yield row, numbers
 
 
 def check_width(text: TextFile, header: list[str], row: list[str], line: int) -> None:
     """Refuse a row with fewer or more cells than the header."""
+    if len(row) == len(header):
+        return
     hint = "check the line"
     if len(row) == len(header) + 1 and not row[-1]:
         hint = "the line ends with a separator too many"
@@ -264,28 +204,17 @@ def check_width(text: TextFile, header: list[str], row: list[str], line: int) ->
         hint = "if R wrote the file, write it with col.names=NA so that the first column has a name"
     elif text.dialect.delimiter == ",":
         hint = "check the line for decimal commas and unquoted commas"
-    cells = f"line {line} has {len(row)} cells, the header has {len(header)}"
-    refuse(len(row) != len(header), f"{cells}; {hint}")
+    raise TableError(f"line {line} has {len(row)} cells, the header has {len(header)}; {hint}")
 
 
-def _check_row(plan: Plan, row: list[str], where: str) -> None:
-    problem = name_problem(row[0])
-    refuse(problem, f"{where}, column 1: {problem}")
-    if row[0] in plan.label_rows:
-        return
-    for j in plan.numeric:
-        if (problem := number_problem(row[j])) is None:
-            continue
-        cure = "a column that is no feature goes into label_columns or ignore_columns"
-        if plan.orientation == "columns":
-            cure = (
-                f"a column that is no sample goes into ignore_columns ({quoted(plan.header[j])}), "
-                f"a row that is a label into label_columns ({quoted(row[0])})"
-            )
-        where += f", column {quoted(plan.header[j])}: {quoted(row[j])}"
-        raise TableError(f"{where} is not a usable number; {problem}; {cure}")
-    for j in plan.text_columns:
-        problem = text_problem(row[j])
-        cell = f"column {quoted(plan.header[j])}: {quoted(row[j])}"
-        cure = "correct it, or name the column in label_columns or ignore_columns"
-        refuse(problem, f"{where}, {cell} {problem}; {cure}")
+def _wrong_number(plan: Plan, row: list[str], where: str) -> TableError:
+    """Name the first cell of a row that is neither a number nor missing."""
+    j = next(j for j in plan.numeric if number_problem(row[j]))
+    cure = "a column that is no feature goes into label_columns or ignore_columns"
+    if plan.orientation == "columns":
+        cure = (
+            f"a column that is no sample goes into ignore_columns ({quoted(plan.header[j])}), "
+            f"a row that is a label into label_columns ({quoted(row[0])})"
+        )
+    cell = f"{where}, column {quoted(plan.header[j])}: {quoted(row[j])}"
+    return TableError(f"{cell} is not a usable number; {number_problem(row[j])}; {cure}")

@@ -1,21 +1,17 @@
-"""Text tables: their dialect, their lines and rows with numbers for people, and a stream for PyArrow.
+"""Text tables: their dialect, and their lines and rows with numbers for people.
 
 `_delimited`, `_headed` and `labels` read through a `TextFile`; `writing` asks for the dialect.
 """
 
 import csv
 import gzip
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from suquan.io._errors import TableError, one_line, refuse, require
-
-ARROW_WISH = "reading CSV and TSV files"
+from suquan.io._errors import TableError, one_line, refuse
 
 
 @dataclass(frozen=True)
@@ -79,31 +75,3 @@ class TextFile:
                 f"line {self.skip + reader.line_num} cannot be split into cells ({one_line(error)}); "
                 "check its quotes and line ends"
             ) from None
-
-    def has_quotes(self) -> bool:
-        """Look for quotes, and check all: PyArrow would read on after one that is left open."""
-        if not self.dialect.quoted:
-            return False
-        with self.open() as file:
-            found = any(b'"' in part for part in iter(partial(file.read, 2**20), b""))
-        if found:
-            deque(self.rows(), maxlen=0)
-        return found
-
-    def arrow_stream(self, line: int) -> tuple[Any, int]:
-        """Open the table after that line of the file as a stream of PyArrow; also, a size in bytes of few rows.
-
-        The stream is never a file of Python's: a thread of PyArrow may be the last to close it, which would
-        abort a program that is just ending.
-        """
-        arrow = require("pyarrow", "io", ARROW_WISH)
-        if self.end:
-            text = "".join(islice(self.lines(), line - self.skip, None)).encode()
-            memory = arrow.allocate_buffer(len(text))
-            memoryview(memory).cast("B")[:] = text
-            return arrow.BufferReader(memory), len(text)
-        with self.open() as file:
-            n_bytes = sum(map(len, islice(file, line)))
-        stream = arrow.input_stream(str(self.path), compression="gzip" if self.gzipped else None)
-        stream.read(n_bytes)
-        return stream, n_bytes
