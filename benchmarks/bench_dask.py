@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster
 
 from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
 from suquan import SuquanClassifier, quantile_normalize
-from suquan.io import open_blocks, write_blocks
+from suquan.io import write_blocks
 
 SLICES = 4  # the middle sizes are a quarter and half of the largest
 LINEAR = 0.2  # largest departure from time in proportion to rows
@@ -156,7 +156,7 @@ def bench_against_memory(path: Path, y: np.ndarray, options) -> list[dict]:
 def bench_normalize(path: Path, directory: Path, options) -> list[dict]:
     """Normalisation from zarr to zarr against the same in memory, on as many cores."""
     n = options.compare_samples
-    X = open_blocks(path, rows_per_block=options.rows_per_block)[:n]
+    X = da.from_zarr(path)[:n].rechunk((options.rows_per_block, -1))
     in_memory = X.compute()
     times: dict[str, list[float]] = {"memory": [], "dask": []}
     with cluster_of(options):

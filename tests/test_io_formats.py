@@ -37,10 +37,9 @@ from suquan.io import (
     open_blocks,
     read_labels,
     read_table,
+    write_blocks,
     write_table,
 )
-from suquan.io import write_blocks as write_dask
-from suquan.io.blocks import check_block_destination
 
 quick = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -53,12 +52,16 @@ def side(suffix, orientation):
 
 
 def as_stored(table, suffix):
-    """Text formats have doubles only."""
+    """Text formats have doubles only, and GCT no labels."""
     if suffix.partition(".")[0] in ("parquet", "h5ad", "npz"):
         return table
-    return Table(
-        table.values.astype(np.float64), table.sample_names, table.feature_names, table.labels
-    )
+    labels = {} if "gct" in suffix else table.labels
+    return Table(table.values.astype(float), table.sample_names, table.feature_names, labels)
+
+
+def refused(said, work, *arguments, error=TableError, **options):
+    with pytest.raises(error, match=said):
+        work(*arguments, **options)
 
 
 # ---------------------------------------------------------------------------------------------- round trips
@@ -69,7 +72,7 @@ def as_stored(table, suffix):
 def test_names_numbers_and_labels_survive_at_once_and_in_blocks(tmp_path, suffix, dtype):
     whole, parts = tmp_path / f"whole.{suffix}", tmp_path / f"parts.{suffix}"
     for orientation in ("rows", "columns"):
-        labels = (suffix, orientation) != ("parquet", "columns")
+        labels = (suffix, orientation) != ("parquet", "columns") and "gct" not in suffix
         table = small_table(orientation, dtype, labels)
         write_table(table, whole)
         options = {"samples": side(suffix, orientation)}
@@ -92,7 +95,7 @@ text = st.text(
     st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\x7f"),
     min_size=1,
     max_size=8,
-).filter(lambda name: name not in ("id", "Name", "Description"))  # columns of GCT files
+)
 numbers = st.floats(allow_infinity=False, allow_nan=True, width=64)
 
 
@@ -105,29 +108,24 @@ def tables(draw, orientation):
 
 
 @pytest.mark.parametrize("orientation", ["rows", "columns"])
-@pytest.mark.parametrize("suffix", ["csv", "tsv.gz", "gct", "parquet", "npz"])
+@pytest.mark.parametrize("suffix", ["csv", "tsv.gz", "gct", "parquet", "npz", "h5ad"])
 @quick
 @given(data=st.data())
 def test_any_name_and_any_number_survive(tmp_path, suffix, orientation, data):
     table = data.draw(tables(orientation))
     if suffix == "gct":  # names of its own columns
-        assume({"id", "Name", "Description"}.isdisjoint(table.sample_names))
+        assume({"Name", "Description"}.isdisjoint(table.sample_names))
     path = tmp_path / f"table.{suffix}"
     write_table(table, path)
     assert_same(read_table(path, samples=side(suffix, orientation)), table)
-
-
-@settings(quick, max_examples=10)
-@given(table=tables("rows"))
-def test_any_name_and_any_number_survive_in_h5ad(tmp_path, table):
-    write_table(table, tmp_path / "table.h5ad")
-    assert_same(read_table(tmp_path / "table.h5ad"), table)
 
 
 @pytest.mark.parametrize("suffix", WRITABLE)
 def test_a_real_table_survives(tmp_path, suffix):
     table = read_table(data_file("breast_gse7390_76.npz"))
     assert table.values.shape == (198, 76)
+    if "gct" in suffix:
+        table = as_stored(table, suffix)
     write_table(table, tmp_path / f"table.{suffix}")
     got = read_table(tmp_path / f"table.{suffix}", label_columns=list(table.labels))
     assert_same(got, as_stored(table, suffix))
@@ -136,15 +134,11 @@ def test_a_real_table_survives(tmp_path, suffix):
 # ------------------------------------------------------------------------------------------------- writing
 
 
-def test_a_label_cannot_be_called_like_a_feature(tmp_path):
+def test_names_of_labels_and_features_must_differ_and_the_heading_gives_way(tmp_path):
     table = Table([[1.0]], ["s"], ["a"], {"a": [1]})
     for suffix in ("csv", "parquet"):
-        with pytest.raises(TableError, match="'a' is a label and a feature"):
-            write_table(table, tmp_path / f"t.{suffix}")
+        refused("'a' is a label and a feature", write_table, table, tmp_path / f"t.{suffix}")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_first_column_gives_way_to_a_feature_of_its_name(tmp_path):
     for orientation in ("rows", "columns"):
         table = Table([[1.0, 2.0]], ["feature"], ["sample", "b"], {}, orientation)
         for suffix in ("csv", "parquet"):
@@ -152,7 +146,7 @@ def test_the_first_column_gives_way_to_a_feature_of_its_name(tmp_path):
             assert_same(read_table(tmp_path / f"t.{suffix}", samples=orientation), table)
 
 
-def write_blocks(path, blocks):
+def write_all(path, blocks):
     with TableWriter(path) as writer:
         for block in blocks:
             if isinstance(block, Exception):
@@ -172,7 +166,7 @@ def test_nothing_is_left_after_an_error(tmp_path, suffix):
         ([block, other], TableError, "other features"),
     ]:
         with pytest.raises(error, match=said):
-            write_blocks(path, blocks)
+            write_all(path, blocks)
     with pytest.raises(TableError, match="no sample"), TableWriter(path):
         pass
     with pytest.raises(TableError, match="infinite"):
@@ -196,9 +190,9 @@ def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
 def test_a_table_that_is_replaced_keeps_its_mode_and_its_link(tmp_path, suffix):
     (tmp_path / "far").mkdir()
     link, file = tmp_path / f"t.{suffix}", tmp_path / "far" / f"real.{suffix}"
-    file.write_text("what was there")
-    file.chmod(0o640)
     link.symlink_to(file)
+    write_table(small_table(labels=False), link)  # to a file that is not there yet
+    file.chmod(0o640)
     write_table(small_table(labels=False), link)
     assert link.is_symlink()
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
@@ -206,16 +200,9 @@ def test_a_table_that_is_replaced_keeps_its_mode_and_its_link(tmp_path, suffix):
     assert [p.name for p in file.parent.iterdir()] == [file.name]
 
 
-def test_a_link_to_a_file_that_is_not_there_yet_is_followed(tmp_path):
-    (tmp_path / "t.csv").symlink_to(tmp_path / "new.csv")
-    write_table(small_table(), tmp_path / "t.csv")
-    assert (tmp_path / "t.csv").is_symlink()
-    assert (tmp_path / "new.csv").is_file()
-
-
 def test_a_folder_that_is_replaced_keeps_its_mode(tmp_path):
     for number in (0.0, 1.0):
-        write_dask(da.full((4, 2), number, chunks=(2, 2)), tmp_path / "t.zarr")
+        write_blocks(da.full((4, 2), number, chunks=(2, 2)), tmp_path / "t.zarr")
         if number == 0.0:
             (tmp_path / "t.zarr").chmod(0o750)
     assert stat.S_IMODE((tmp_path / "t.zarr").stat().st_mode) == 0o750
@@ -256,36 +243,20 @@ def test_a_full_disk_names_the_file_of_the_user(tmp_path):
         replace_file(tmp_path / "nowhere" / "mine.txt", fail)
 
 
-def test_a_finished_writer_takes_nothing_more(tmp_path):
-    with TableWriter(tmp_path / "t.csv") as writer:
-        writer.write(small_table())
-    with pytest.raises(ValueError, match="complete"):
-        writer.write(small_table())
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("GSE1_series_matrix.txt.gz", "read, not written"),
+        ("GSE1_series_matrix.gct", "read, not written"),
         ("t.xls", "known are"),
         ("none/t.csv", "no folder"),
     ],
 )
 def test_files_that_cannot_be_written(tmp_path, name, said):
-    with pytest.raises(TableError, match=said):
-        write_table(small_table(), tmp_path / name)
-
-
-def test_only_text_is_taken_for_a_series_matrix_by_its_name(tmp_path):
-    values = da.ones((2, 3), chunks=(1, 3))
-    for suffix in ("npy", "zarr", "npz", "parquet", "h5ad"):
-        path = tmp_path / f"GSE1_series_matrix_normalised.{suffix}"
-        write_dask(values, path)
-        assert path.exists()
-        check_block_destination(path)
-    for suffix in ("csv", "tsv", "txt.gz", "gct"):
-        with pytest.raises(TableError, match="read, not written"):
-            check_block_destination(tmp_path / f"GSE1_series_matrix.{suffix}")
+    refused(said, write_table, small_table(), tmp_path / name)
+    with TableWriter(tmp_path / "GSE1_series_matrix.npz") as writer:
+        writer.write(small_table())
+    refused("complete", writer.write, small_table(), error=ValueError)
 
 
 @pytest.mark.parametrize(
@@ -299,18 +270,15 @@ def test_only_text_is_taken_for_a_series_matrix_by_its_name(tmp_path):
     ],
 )
 def test_tables_have_proper_names(names, said):
-    with pytest.raises(TableError, match=said):
-        Table(np.ones((2, 1)), names, ["f"])
-    with pytest.raises(TableError, match=said):
-        Table(np.ones((1, 2)), ["s"], names)
+    refused(said, Table, np.ones((2, 1)), names, ["f"])
+    refused(said, Table, np.ones((1, 2)), ["s"], names)
 
 
 def test_values_are_converted_only_where_they_stay_exact():
     assert Table(np.ones((1, 1), np.int16), ["s"], ["f"]).values.dtype == np.float32
     assert Table(np.ones((1, 1), ">f8"), ["s"], ["f"]).values.dtype == np.dtype("=f8")
     for values in (np.full((1, 1), 2**53 + 1), np.ones((1, 1), complex), np.ones(3), [["x"]]):
-        with pytest.raises(TableError):
-            Table(values, ["s"], ["f"])
+        refused(None, Table, values, ["s"], ["f"])
 
 
 # ----------------------------------------------------------------------------------------------------- GCT
@@ -338,15 +306,13 @@ def test_gct_12(tmp_path, name):
     assert (table.kind, table.orientation, table.labels) == ("gct", "columns", {})
 
 
-def test_gct_13_keeps_the_labels_of_samples(tmp_path):
+def test_of_gct_13_the_values_are_read(tmp_path):
     path = put(tmp_path, GCT_13, "t.gct")
-    table = read_table(path, label_columns=["age"])
+    table = read_table(path)
     assert table.values.tolist() == [[1, 3], [2, 4]]
-    assert table.labels["group"].tolist() == ["case", ""]
-    assert table.labels["age"].tolist() == [40, 50]
+    assert (table.sample_names.tolist(), table.labels) == (["s1", "s2"], {})
     blocks = list(iter_row_blocks(path, rows_per_block=1))
     assert [b.values.tolist() for b in blocks] == [[[1, 3]], [[2, 4]]]
-    assert [b.labels["age"].item() for b in blocks] == [40, 50]
 
 
 @pytest.mark.parametrize(
@@ -363,21 +329,18 @@ def test_gct_13_keeps_the_labels_of_samples(tmp_path):
     ],
 )
 def test_gct_files_that_contradict_themselves(tmp_path, old, new, said):
-    with pytest.raises(TableError, match=said):
-        read_table(put(tmp_path, GCT_12.replace(old, new), "t.gct"))
+    refused(said, read_table, put(tmp_path, GCT_12.replace(old, new), "t.gct"))
 
 
-def test_the_place_of_the_samples_in_gct_is_fixed(tmp_path):
-    with pytest.raises(TableError, match="samples in columns"):
-        read_table(put(tmp_path, GCT_12, "t.gct"), samples="rows")
-
-
-def test_gct_has_no_quotes_for_tabs(tmp_path):
-    table = Table([[1.0]], ["s"], ["a"], {"note": ["a\tb"]})
-    with pytest.raises(TableError, match="tab or a line break"):
-        write_table(table, tmp_path / "t.gct")
-    with pytest.raises(TableError, match="'Name' is a column of its own"):
-        write_table(Table([[1.0]], ["Name"], ["a"]), tmp_path / "t.gct")
+def test_what_a_gct_file_has_no_place_for(tmp_path):
+    path = put(tmp_path, GCT_12, "t.gct")
+    refused("samples in columns", read_table, path, samples="rows")
+    path.unlink()
+    for table, said in (
+        (Table([[1.0]], ["s"], ["a"], {"y": [1.0]}), "no place for labels .'y'.; write .tsv"),
+        (Table([[1.0]], ["Name"], ["a"]), "'Name' is a column of its own"),
+    ):
+        refused(said, write_table, table, path)
     assert not list(tmp_path.iterdir())
 
 
@@ -419,13 +382,11 @@ def test_series_matrix(tmp_path, name):
 def test_series_matrices_that_contradict_themselves(tmp_path, old, new, said):
     text = series_matrix().replace(old, new)
     assert text != series_matrix()
-    with pytest.raises(TableError, match=said):
-        read_table(put(tmp_path, text, "m.txt"))
+    refused(said, read_table, put(tmp_path, text, "m.txt"))
 
 
 def test_a_series_without_values_says_so(tmp_path):
-    with pytest.raises(TableError, match="no rows"):
-        read_table(put(tmp_path, series_matrix(n_features=0), "m.txt"))
+    refused("no rows", read_table, put(tmp_path, series_matrix(n_features=0), "m.txt"))
 
 
 # ------------------------------------------------------------------------------------------------- Parquet
@@ -475,17 +436,13 @@ def test_parquet_without_an_index_has_its_names_first(tmp_path):
 )
 def test_parquet_files_that_are_no_tables(tmp_path, columns, said):
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    with pytest.raises(TableError, match=said):
-        read_table(tmp_path / "t.parquet")
+    refused(said, read_table, tmp_path / "t.parquet")
 
 
 def test_parquet_refuses_repeated_columns(tmp_path):
-    table = pa.Table.from_arrays(
-        [pa.array(["s"]), pa.array([1.0]), pa.array([2.0])], ["x", "a", "a"]
-    )
-    pq.write_table(table, tmp_path / "t.parquet")
-    with pytest.raises(TableError, match="'a' occurs more than once"):
-        read_table(tmp_path / "t.parquet")
+    arrays = [pa.array(["s"]), pa.array([1.0]), pa.array([2.0])]
+    pq.write_table(pa.Table.from_arrays(arrays, ["x", "a", "a"]), tmp_path / "t.parquet")
+    refused("'a' occurs more than once", read_table, tmp_path / "t.parquet")
 
 
 # ---------------------------------------------------------------------------------------------------- h5ad
@@ -565,13 +522,10 @@ def test_sparse_indices_that_lie_are_refused(tmp_path, suffix, form, name, place
 
 def test_a_sparse_h5ad_with_an_entry_stored_twice_is_refused(tmp_path):
     path = tmp_path / "t.h5ad"
-    annotated(scipy.sparse.csr_matrix(np.array([[1.0, 2.0], [0.0, 3.0], [0.0, 0.0]]))).write_h5ad(
-        path
-    )
+    annotated(scipy.sparse.csr_matrix([[1.0, 2.0], [0.0, 3.0], [0.0, 0.0]])).write_h5ad(path)
     with h5py.File(path, "r+") as file:
         file["X/indices"][0] = 1
-    with pytest.raises(TableError, match="stored twice"):
-        read_table(path)
+    refused("stored twice", read_table, path)
 
 
 def test_what_is_written_is_an_anndata_file(tmp_path):
@@ -582,20 +536,16 @@ def test_what_is_written_is_an_anndata_file(tmp_path):
     assert got.obs_names.tolist() == table.sample_names.tolist()
     assert got.var_names.tolist() == table.feature_names.tolist()
     assert got.obs["group"].tolist() == ["case", "", "control"]
+    bad = Table([[1.0]], ["s"], ["g"], {"a/b": [1]})
+    refused("'a/b' cannot name a column", write_table, bad, tmp_path / "t.h5ad")
 
 
 def test_h5ad_says_which_layers_there_are(tmp_path):
     path = tmp_path / "t.h5ad"
     annotated(None, counts=DENSE).write_h5ad(path)
     for layer in (None, "other"):
-        with pytest.raises(TableError, match=r"no .*layers: 'counts'|stored as null"):
-            read_table(path, layer=layer)
+        refused(r"no .*layers: 'counts'|stored as null", read_table, path, layer=layer)
     assert read_table(path, layer="counts").n_samples == 3
-
-
-def test_h5ad_labels_have_proper_names(tmp_path):
-    with pytest.raises(TableError, match="'a/b' cannot name a column"):
-        write_table(Table([[1.0]], ["s"], ["g"], {"a/b": [1]}), tmp_path / "t.h5ad")
 
 
 # ----------------------------------------------------------------------------------------------------- npz
@@ -645,8 +595,7 @@ def test_npz_as_numpy_writes_it(tmp_path):
 )
 def test_npz_files_that_are_no_tables(tmp_path, arrays, said):
     np.savez(tmp_path / "t.npz", **arrays)
-    with pytest.raises(TableError, match=said):
-        read_table(tmp_path / "t.npz")
+    refused(said, read_table, tmp_path / "t.npz")
 
 
 def npz_that_claims(path, shape):
@@ -677,15 +626,16 @@ def test_npz_that_claims_more_than_it_can_hold_is_refused_before_anything_is_mad
 
 
 def test_npz_labels_have_proper_names(tmp_path):
-    with pytest.raises(TableError, match="'X' cannot name a label"):
-        write_table(Table([[1.0]], ["s"], ["g"], {"X": [1]}), tmp_path / "t.npz")
+    table = Table([[1.0]], ["s"], ["g"], {"X": [1]})
+    refused("'X' cannot name a label", write_table, table, tmp_path / "t.npz")
 
 
 @pytest.mark.parametrize("suffix", ["npz", "h5ad", "gct"])
 def test_labels_that_are_wanted_must_be_there(tmp_path, suffix):
-    write_table(small_table(), tmp_path / f"t.{suffix}")
-    with pytest.raises(TableError, match="no label 'y'; there is 'group', 'days'"):
-        read_table(tmp_path / f"t.{suffix}", label_columns=["y"])
+    write_table(as_stored(small_table(), suffix), tmp_path / f"t.{suffix}")
+    found = "none" if suffix == "gct" else "'group', 'days'"
+    path = tmp_path / f"t.{suffix}"
+    refused(f"no label 'y'; there is {found}", read_table, path, label_columns=["y"])
 
 
 # -------------------------------------------------------------------------------------------------- extras
@@ -693,7 +643,10 @@ def test_labels_that_are_wanted_must_be_there(tmp_path, suffix):
 
 @pytest.mark.parametrize(
     ("module", "suffix", "extra"),
-    [("pyarrow", "csv", "io"), ("pyarrow", "parquet", "io"), ("anndata.io", "h5ad", "anndata")],
+    [
+        ("pyarrow.parquet", "parquet", "io"),
+        ("anndata.io", "h5ad", "anndata"),
+    ],
 )
 def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, suffix, extra):
     write_table(small_table(), tmp_path / f"t.{suffix}")

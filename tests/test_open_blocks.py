@@ -58,37 +58,7 @@ def make_fortran_npy(path, values):
     np.save(path, np.asfortranarray(values))
 
 
-def make_zarr_v2(path, values):
-    array = zarr.create_array(
-        str(path), shape=values.shape, chunks=(5, 4), dtype=values.dtype, zarr_format=2
-    )
-    array[:] = values
-
-
-def make_zarr_v3(path, values):
-    array = zarr.create_array(
-        str(path), shape=values.shape, chunks=(5, 4), shards=(10, 8), dtype=values.dtype
-    )
-    array[:] = values
-
-
-def make_plain_zarr(path, values, zarr_format=3):
-    array = zarr.create_array(
-        str(path),
-        shape=values.shape,
-        chunks=(5, P),
-        dtype=values.dtype,
-        compressors=None,
-        zarr_format=zarr_format,
-    )
-    array[:] = values
-
-
-def make_plain_zarr_v2(path, values):
-    make_plain_zarr(path, values, zarr_format=2)
-
-
-def make_zarr_group(path, values):
+def make_zarr(path, values):
     as_anndata(values).write_zarr(path)
 
 
@@ -113,17 +83,13 @@ def make_h5ad_csr(path, values):
 KINDS = {
     "npy": (make_npy, "x.npy"),
     "npy, Fortran": (make_fortran_npy, "x.npy"),
-    "zarr 2": (make_zarr_v2, "x.zarr"),
-    "zarr 3, sharded": (make_zarr_v3, "x.zarr"),
-    "zarr 3, not compressed": (make_plain_zarr, "x.zarr"),
-    "zarr 2, not compressed": (make_plain_zarr_v2, "x.zarr"),
-    "zarr, AnnData": (make_zarr_group, "x.zarr"),
+    "zarr": (make_zarr, "x.zarr"),
     "zarr, CSR": (make_zarr_csr, "x.zarr"),
     "parquet": (make_parquet, "x.parquet"),
     "h5ad": (make_h5ad, "x.h5ad"),
     "h5ad, CSR": (make_h5ad_csr, "x.h5ad"),
 }
-NAMED = [kind for kind in KINDS if kind.startswith(("parquet", "h5ad"))] + ["zarr, AnnData"]
+NAMED = [kind for kind in KINDS if not kind.startswith("npy")]
 pytestmark = [
     pytest.mark.filterwarnings("ignore::anndata.ImplicitModificationWarning"),
     pytest.mark.filterwarnings("ignore:Writing zarr v2 data will no longer"),
@@ -143,7 +109,7 @@ def make(kind, folder, values):
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [(kind, np.float64) for kind in KINDS]
-    + [(kind, np.float32) for kind in ("npy", "zarr 3, sharded", "parquet", "h5ad, CSR")],
+    + [(kind, np.float32) for kind in ("npy", "zarr", "parquet", "h5ad, CSR")],
 )
 def test_blocks_are_the_rows_of_the_file(tmp_path, values, kind, dtype):
     path = make(kind, tmp_path, values.astype(dtype))
@@ -167,15 +133,14 @@ def test_names_and_labels_are_those_of_the_file(tmp_path, values, kind):
 
 
 def test_arrays_have_no_names(tmp_path, values):
-    for kind in ("npy", "zarr 3, sharded"):
-        table = open_block_table(make(kind, tmp_path, values))
-        assert table.sample_names is None
-        assert table.feature_names is None
-        assert table.sample_names_of(3, 5).tolist() == ["sample_4", "sample_5"]
-        assert table.column_names[:2].tolist() == ["feature_1", "feature_2"]
+    table = open_block_table(make("npy", tmp_path, values))
+    assert table.sample_names is None
+    assert table.feature_names is None
+    assert table.sample_names_of(3, 5).tolist() == ["sample_4", "sample_5"]
+    assert table.column_names[:2].tolist() == ["feature_1", "feature_2"]
 
 
-@pytest.mark.parametrize("kind", ["zarr, AnnData", "zarr, CSR", "h5ad, CSR"])
+@pytest.mark.parametrize("kind", ["zarr", "zarr, CSR", "h5ad, CSR"])
 def test_layers_are_read_by_name(tmp_path, values, kind):
     path = make(kind, tmp_path, values)
     assert_array_equal(open_blocks(path, "twice", 9).compute(), 2 * values)
@@ -208,9 +173,7 @@ def test_blocks_fit_the_storage(tmp_path, values, monkeypatch):
     assert rows["npy"] == (13, 13, 11)
     assert rows["parquet"] == (8, 8, 8, 13)  # of whole groups two would be too many
     assert rows["h5ad, CSR"] == (13, 13, 11)
-    assert open_blocks(make("zarr 3, sharded", tmp_path, values)).chunks[0] == (10, 10, 10, 7)
-    monkeypatch.setattr(sources, 3 * P * 8)  # less than a chunk holds
-    assert open_blocks(tmp_path / "x.zarr").chunks[0] == (10, 10, 10, 7)
+    monkeypatch.setattr(sources, 3 * P * 8)  # less than a row group holds
     assert open_blocks(tmp_path / "x.parquet").chunks[0] == (8, 8, 8, 8, 5)
 
 
@@ -225,7 +188,7 @@ def test_blocks_fit_the_storage(tmp_path, values, monkeypatch):
 )
 def test_whole_numbers_become_floats(tmp_path, values, dtype, expected):
     whole = values.astype(dtype)
-    for kind in ("npy", "zarr 3, sharded", "h5ad, CSR"):
+    for kind in ("npy", "zarr", "h5ad, CSR"):
         if dtype == np.float16 and kind == "h5ad, CSR":
             continue  # no sparse matrices of that type
         X = open_blocks(make(kind, tmp_path, whole))
@@ -288,20 +251,24 @@ def test_damaged_files_are_table_errors(tmp_path, values, kind, keep):
     assert "\n" not in str(caught.value)
 
 
-def test_damaged_zarr_is_a_table_error(tmp_path, values):
-    path = make("zarr 2", tmp_path, values)
-    (path / ".zarray").write_text("{")
-    with pytest.raises(TableError, match=r"x\.zarr"):
-        open_blocks(path)
+def test_a_folder_that_is_no_store_of_anndata_is_a_table_error(tmp_path, values):
+    path = make("zarr", tmp_path, values)
+    for mark in ("zarr.json", ".zgroup"):
+        if (path / mark).exists():
+            (path / mark).write_text("{")
     (tmp_path / "empty.zarr").mkdir()
-    with pytest.raises(TableError, match=r"empty\.zarr"):
-        open_blocks(tmp_path / "empty.zarr")
     (tmp_path / "file.zarr").write_text("zarr")
-    with pytest.raises(TableError, match="is a folder, this is a file"):
-        open_blocks(tmp_path / "file.zarr")
     zarr.open_group(str(tmp_path / "group.zarr"), mode="w")
-    with pytest.raises(TableError, match="has no X"):
-        open_blocks(tmp_path / "group.zarr")
+    zarr.save_array(str(tmp_path / "array.zarr"), values)
+    for name, said in (
+        ("x", r"x\.zarr"),
+        ("empty", r"empty\.zarr"),
+        ("file", "is a folder, this is a file"),
+        ("group", "has no X"),
+        ("array", "an array without names; give a file written by AnnData, or save it as .npy"),
+    ):
+        with pytest.raises(TableError, match=said):
+            open_blocks(tmp_path / f"{name}.zarr")
 
 
 @pytest.mark.parametrize(
@@ -311,14 +278,11 @@ def test_what_is_no_matrix_of_numbers_is_refused(tmp_path, bad):
     np.save(tmp_path / "x.npy", bad)
     with pytest.raises(TableError, match=r"samples x features|integers or floats"):
         open_blocks(tmp_path / "x.npy")
-    zarr.save_array(str(tmp_path / "x.zarr"), bad)
-    with pytest.raises(TableError, match=r"samples x features|integers or floats"):
-        open_blocks(tmp_path / "x.zarr")
 
 
 def test_nothing_is_unpickled(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[{}]]), allow_pickle=True)
-    with pytest.raises(TableError, match="object"):
+    with pytest.raises(TableError, match="pickle"):
         open_blocks(tmp_path / "x.npy")
 
 
@@ -326,7 +290,7 @@ def test_matrices_by_feature_and_layers_of_arrays_are_refused(tmp_path, values):
     as_anndata(values, sparse.csc_matrix(values)).write_h5ad(tmp_path / "x.h5ad")
     with pytest.raises(TableError, match="CSR"):
         open_blocks(tmp_path / "x.h5ad")
-    for kind in ("npy", "zarr 2", "parquet"):
+    for kind in ("npy", "parquet"):
         with pytest.raises(TableError, match="leave layer out"):
             open_blocks(make(kind, tmp_path, values), layer="X")
 
@@ -371,49 +335,28 @@ def test_a_file_that_changed_is_refused(tmp_path, values, kind):
     assert_array_equal(open_blocks(path).compute(), values[::-1])
 
 
-def test_one_changed_chunk_of_zarr_is_refused_alone(tmp_path, values):
-    path = make("zarr 2", tmp_path, values)
-    X = open_blocks(path, rows_per_block=5)
-    time.sleep(0.02)
-    zarr.open_array(str(path), mode="r+")[7, 3] = 99.0
-    with pytest.raises(TableError, match="changed since it was opened"):
-        X.blocks[1].compute()
-    assert_array_equal(X.blocks[0].compute(), values[:5])
-
-
-def test_another_shape_or_type_is_noticed_though_size_and_time_agree(tmp_path, values):
+def test_another_shape_is_noticed_though_size_and_time_agree(tmp_path, values):
     path = make("npy", tmp_path, values)
     X = open_blocks(path)
     before = path.stat()
     np.save(path, values.T)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
-    with pytest.raises(TableError, match=r"it was \(37, 11\) float64, it is \(11, 37\)"):
+    with pytest.raises(TableError, match="changed since it was opened"):
         X.compute()
 
 
-@pytest.mark.parametrize("kind", ["zarr 2", "zarr 3, not compressed", "zarr 2, not compressed"])
-def test_chunks_that_were_never_written_hold_the_fill_value(tmp_path, values, kind):
-    values[5:10] = 0.0
-    path = make(kind, tmp_path, values)
-    assert_array_equal(open_blocks(path, rows_per_block=4).compute(), values)
-    array = zarr.create_array(
-        str(tmp_path / "fill.zarr"), shape=(7, 3), chunks=(2, 3), dtype=float, fill_value=2.5
-    )
-    array[2:4] = 1.0
-    assert_array_equal(open_blocks(tmp_path / "fill.zarr").compute(), array[:])
-
-
-def test_a_chunk_that_ends_early_is_a_table_error(tmp_path, values):
-    path = make("zarr 3, not compressed", tmp_path, values)
-    chunk = path / "c" / "1" / "0"
-    chunk.write_bytes(chunk.read_bytes()[:-8])
+def test_a_chunk_that_is_damaged_is_a_table_error(tmp_path, values):
+    path = make("zarr", tmp_path, values)
+    for chunk in (path / "X").rglob("*0"):
+        if chunk.is_file():
+            chunk.write_bytes(chunk.read_bytes()[:20])
     with pytest.raises(TableError, match=r"x\.zarr: damaged"):
         open_blocks(path).compute()
 
 
 def test_a_file_that_went_away_is_named(tmp_path, values):
-    for kind in ("npy", "zarr 2", "parquet", "h5ad"):
+    for kind in ("npy", "zarr", "parquet", "h5ad"):
         path = make(kind, tmp_path, values)
         X = open_blocks(path)
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -496,7 +439,7 @@ def test_a_folder_that_is_no_zarr_is_not_replaced(tmp_path, values):
 
 def test_a_file_can_be_normalised_in_place(tmp_path, values):
     """It is read until the new one is complete."""
-    for kind in ("npy", "zarr 2"):
+    for kind in ("npy", "zarr"):
         path = make(kind, tmp_path, values)
         write_blocks(quantile_normalize(open_blocks(path, rows_per_block=5), "median"), path)
         assert_array_equal(open_blocks(path).compute(), quantile_normalize(values, "median"))
@@ -508,7 +451,7 @@ def slow(block):
 
 
 def test_blocks_are_read_and_written_again_when_a_worker_is_killed(tmp_path, values, processes):
-    path = make("zarr 2", tmp_path, values)
+    path = make("zarr", tmp_path, values)
     X = open_blocks(path, rows_per_block=4)
     X = X.map_blocks(slow, dtype=X.dtype, meta=np.empty((0, 0)))
     victim = next(iter(processes.run(os.getpid).values()))

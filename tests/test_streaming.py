@@ -1,10 +1,5 @@
 """Normalisation of files in blocks: the same numbers as in memory, within bounded memory."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -141,76 +136,3 @@ def test_what_cannot_be_done_is_refused(tmp_path, table):
         with pytest.raises(ValueError, match="no sample has any value"):
             normalize_file(tmp_path / "empty.csv", tmp_path / "out.csv", target, missing="ignore")
     assert not (tmp_path / "out.csv").exists()
-
-
-# ------------------------------------------------------------------------------------- bounded memory
-
-_LIMITED = """
-import os, resource, sys
-from pathlib import Path
-from suquan import quantile_normalize
-from suquan.io import read_table
-from suquan.streaming import normalize_file
-
-folder, budget, target, out = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-
-def normalize(name):
-    return normalize_file(folder / name, folder / out, target, n_jobs=1, rows_per_block=250)
-
-def used():
-    with open("/proc/self/status") as status:
-        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmSize"))
-
-normalize("small.csv")  # compile, and start the threads of the reader
-read_table(folder / "small.csv")
-resource.setrlimit(resource.RLIMIT_AS, (used() + budget,) * 2)
-print(normalize("large.csv").n_samples, flush=True)
-try:
-    quantile_normalize(read_table(folder / "large.csv").values, "normal")
-    print("fits", flush=True)
-except (MemoryError, ValueError) as error:
-    print(type(error).__name__, error, flush=True)
-os._exit(0)  # threads that the reader could not start would end the process by a signal
-"""
-
-
-def run_limited(folder, target, out):
-    return subprocess.run(
-        [sys.executable, "-c", _LIMITED, str(folder), str(128 << 20), target, out],
-        env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's memory counters")
-@pytest.mark.parametrize(
-    ("target", "out"),
-    [
-        ("median", "out.npz"),
-        ("mean", "out.npz"),
-        ("normal", "out.csv"),
-    ],
-)
-@pytest.mark.slow
-def test_tables_larger_than_memory_are_normalised(tmp_path, target, out):
-    """4,000 samples of 2,000 features are 64 MB of doubles; reading them whole takes three times that."""
-    rng = np.random.default_rng(0)
-    different = rng.integers(0, 10_000, size=(50, 2000))
-    lines = [",".join(map(str, row)) for row in different.tolist()]
-    for name, n in (("small", 500), ("large", 4000)):
-        with open(tmp_path / f"{name}.csv", "w") as file:
-            file.write("sample," + ",".join(f"g{j}" for j in range(2000)) + "\n")
-            for i in range(n):  # rows repeat; what counts is how many there are
-                file.write(f"s{i},{lines[i % 50]}\n")
-    done = run_limited(tmp_path, target, out)
-    assert done.stdout.startswith("4000\n"), done.stderr
-    # Every row occurs 80 times, so that the mean and the median are those of the different rows.
-    expected = quantile_normalize(different.astype(float), target)
-    assert_allclose(read_table(tmp_path / out).values[3950:], expected, rtol=1e-12)
-
-    # The same limit is too small for the whole table, whether Python or a thread of the reader notices first.
-    assert "fits" not in done.stdout
-    said = (done.stdout + done.stderr).lower()
-    assert "memory" in said or "bad_alloc" in said or "terminate called" in said, said

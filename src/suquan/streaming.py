@@ -1,6 +1,7 @@
 """Quantile normalisation of tables in files, in blocks of samples: memory does not grow with the samples."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,6 @@ import numpy as np
 
 from suquan._validation import check_choice
 from suquan.io import Table, TableWriter, iter_row_blocks
-from suquan.io._source import Tiles
 from suquan.preprocessing import quantile_normalize
 from suquan.ranking import MISSING, TIES, SampleOperator
 from suquan.targets import (
@@ -67,8 +67,9 @@ def normalize_file(
 ) -> NormalizedFile:
     r"""Normalise the table of one file into another, with bounded memory.
 
-    Targets that do not look at the samples take one pass; the mean takes two. The median takes two, and a
-    temporary file beside the destination that holds the sorted samples; it is exact. The result is that of
+    Memory holds a block of samples where they lie in rows (see :func:`suquan.io.iter_row_blocks`). Targets that
+    do not look at the samples take one pass; the mean takes two. The median takes two, and a temporary file
+    beside the destination that holds the sorted samples; it is exact. The result is that of
     :func:`quantile_normalize`, but for rounding in the sum of a mean.
 
     Parameters
@@ -127,17 +128,19 @@ def normalize_file(
     f: Any = None
     learns = isinstance(target_quantiles, str) and target_quantiles in LEARNED
     if learns:
-        learn = _streamed_mean if target_quantiles == "mean" else _streamed_median
-        folder = Path(destination).resolve().parent
-        f = learn(blocks(f"learning the {target_quantiles}"), n_jobs, folder)
+        values = _with_values(blocks(f"learning the {target_quantiles}"))
+        if target_quantiles == "mean":
+            f = _streamed_mean(values, n_jobs)
+        else:
+            f = _streamed_median(values, n_jobs, Path(destination).resolve().parent)
     n_samples = n_missing = 0
     try:
         for block in blocks("normalising"):
             if not n_samples:
                 f = make_target_quantiles(target_quantiles, block.n_features) if f is None else f
                 writer = TableWriter(destination, orientation=block.orientation)
-            values = quantile_normalize(block.values, f, ties=ties, missing=missing, n_jobs=n_jobs)
-            writer.write(replace(block, values=values))
+            normal = quantile_normalize(block.values, f, ties=ties, missing=missing, n_jobs=n_jobs)
+            writer.write(replace(block, values=normal))
             n_samples += block.n_samples
             n_missing += int(np.isnan(block.values).sum())
         writer.close()  # an empty table has been refused
@@ -172,27 +175,38 @@ def _with_values(blocks: Iterator[Table]) -> Iterator[np.ndarray]:
         )
 
 
-def _streamed_mean(blocks: Iterator[Table], n_jobs: int | None, _folder: Path) -> np.ndarray:
+def _streamed_mean(blocks: Iterator[np.ndarray], n_jobs: int | None) -> np.ndarray:
     mean: Any = 0.0
     count = 0
-    for values in _with_values(blocks):
+    for values in blocks:
         part = learn_target(values, "mean", missing="ignore", n_jobs=n_jobs)
         count += len(values)
         mean = mean + (part - mean) * (len(values) / count)
     return mean
 
 
-def _streamed_median(blocks: Iterator[Table], n_jobs: int | None, folder: Path) -> np.ndarray:
+def _streamed_median(blocks: Iterator[np.ndarray], n_jobs: int | None, folder: Path) -> np.ndarray:
     """Median over a temporary file of sorted samples, a few places at a time."""
-    with Tiles(folder) as tiles:
-        for values in _with_values(blocks):
+    heights: list[int] = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for values in blocks:
             samples = SampleOperator.from_samples(values, missing="ignore", n_jobs=n_jobs)
-            tiles.add(sort_samples(values, samples))
-        n = tiles.n_rows
-        f = np.empty(tiles.n_columns)
+            # Transposed, so that some places of all samples of the block are one piece.
+            turned = np.ascontiguousarray(sort_samples(values, samples).T)
+            file.write(turned.data)
+            heights.append(len(values))
+        ends, (p, _), size = np.cumsum([0, *heights]), turned.shape, turned.itemsize
+
+        def places(start: int, stop: int) -> np.ndarray:
+            parts = []
+            for end, height in zip(ends.tolist(), heights, strict=False):
+                file.seek((end * p + start * height) * size)
+                part = file.read((stop - start) * height * size)
+                parts.append(np.frombuffer(part, turned.dtype).reshape(-1, height).T)
+            return np.concatenate(parts)
+
+        n = int(ends[-1])
         step = max(1, VALUES_AT_ONCE // n)
-        for start in range(0, len(f), step):
-            stop = min(start + step, len(f))
-            ordered = np.ascontiguousarray(tiles.columns(start, stop).T)
-            f[start:stop] = median_rows(ordered, np.ones(n), n_jobs)
+        pieces = (places(i, min(i + step, p)) for i in range(0, p, step))
+        f = np.concatenate([median_rows(piece, np.ones(n), n_jobs) for piece in pieces])
     return finite_target(f, "median")

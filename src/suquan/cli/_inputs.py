@@ -93,7 +93,7 @@ def find_samples(path: Path, options: TableOptions, **evidence: Any) -> tuple[st
     ignored = tuple(options.ignore or ())
     source = open_source(path, ReadOptions(ignore_columns=ignored, layer=options.layer, **evidence))
     why = f"{source.why}; --samples overrides" if source.why else f"as in every {source.kind} file"
-    return source.stored_orientation or source.orientation, why
+    return source.orientation, why
 
 
 def say_samples(

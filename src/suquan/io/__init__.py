@@ -1,8 +1,7 @@
 """Tables in files: expression values with their names, labels of the samples, survival times.
 
-Readers and writers for CSV, TSV, Parquet, GCT, GEO series matrix, h5ad and npz. They need the extra ``io``
-(h5ad: the extra ``anndata``; matrices in blocks, also of zarr and npy: the extra ``dask``), which is loaded
-when it is used.
+Readers and writers for CSV, TSV, Parquet, GCT, GEO series matrix, h5ad and npz. Parquet needs the extra ``io``,
+h5ad and zarr need ``anndata``, matrices in blocks ``dask``; each is loaded when it is used.
 """
 
 from suquan.io._errors import TableError

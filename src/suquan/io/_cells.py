@@ -1,4 +1,4 @@
-"""Which cells of a text table are numbers, which are missing, and which are neither."""
+"""Which cells of a text table are numbers, which are missing, and which are neither; for its readers."""
 
 import math
 import re
@@ -6,6 +6,7 @@ import re
 import numpy as np
 
 MISSING = ("", "NA", "NaN", "nan", "null", "NULL")
+_AS_NAN = dict.fromkeys(MISSING, "nan")
 _NUMBER = re.compile(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
 # Text that was probably meant as a number or as a missing value: never taken for a label unasked.
 _SUSPECT = re.compile(
@@ -17,7 +18,7 @@ _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)?(\.\d*)?([eE][+-]?\d+)?", re.ASCI
 
 
 def is_number(cell: str) -> bool:
-    """Whether the cell is written as a number with a decimal point."""
+    """Tell whether the cell is written as a number with a decimal point."""
     return _NUMBER.fullmatch(cell) is not None
 
 
@@ -26,13 +27,8 @@ def is_plain_number(cell: str) -> bool:
     return is_number(cell) and _PLAIN_NUMBER.fullmatch(cell) is not None
 
 
-def is_suspect(cell: str) -> bool:
-    """Whether a cell of text begins like a number or looks like a mark for a missing value."""
-    return _SUSPECT.match(cell) is not None
-
-
 def number_problem(cell: str) -> str | None:
-    """Why a cell of a numeric column cannot be taken, or None."""
+    """Say why a cell of a numeric column cannot be taken; None if it can."""
     if cell in MISSING:
         return None
     if not is_number(cell):
@@ -40,13 +36,35 @@ def number_problem(cell: str) -> str | None:
             return "write numbers with a decimal point"
         marks = ", ".join(filter(None, MISSING))
         return f"numbers look like 1.5 or 2e-3, missing values like {marks} or an empty cell"
-    if not math.isfinite(float(cell)):
-        return "the number is too large for a double"
-    return None
+    return None if math.isfinite(float(cell)) else "the number is too large for a double"
+
+
+def read_numbers(cells: list[str]) -> np.ndarray | None:
+    """Read the numbers of a row, NaN where missing; None if a cell is neither."""
+    known = [_AS_NAN.get(cell, cell) for cell in cells]
+    try:
+        numbers = np.fromiter(map(float, known), np.float64, len(known))
+    except ValueError:
+        return None
+    # Python reads 1_000, other digits, and words for infinity; a row with such characters is looked at closely.
+    written = "".join(known)
+    is_plain = written.isascii() and written.isprintable() and "_" not in written
+    if is_plain and int(np.isfinite(numbers).sum()) == len(known) - known.count("nan"):
+        return numbers
+    return None if any(map(number_problem, cells)) else numbers
+
+
+def text_problem(cell: str) -> str | None:
+    """Say why a cell of a column of text cannot be taken; None if it can."""
+    if cell in MISSING or not (is_number(cell) or _SUSPECT.match(cell)):
+        return None
+    if is_number(cell):
+        return "in a column of text"
+    return f"is neither a number nor plain text ({number_problem(cell)})"
 
 
 def label_array(cells: list[str]) -> np.ndarray:
-    """Labels as float64 where all are plain numbers, otherwise as text, empty where missing."""
+    """Make labels float64 where all are plain numbers, otherwise text, empty where missing."""
     known = [cell.strip(" \t") for cell in cells if cell not in MISSING]
     if known and all(map(is_plain_number, known)):
         return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])
@@ -54,5 +72,5 @@ def label_array(cells: list[str]) -> np.ndarray:
 
 
 def text_array(cells: list[str]) -> np.ndarray:
-    """The cells as text, empty where missing."""
+    """Make an array of text, empty where missing."""
     return np.array(["" if cell in MISSING else cell for cell in cells], dtype=str)

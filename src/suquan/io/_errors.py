@@ -26,12 +26,10 @@ class TableError(ValueError):
 
     Examples
     --------
-    >>> from suquan.io import TableError, read_table
-    >>> try:
-    ...     read_table("nowhere.csv")
-    ... except TableError as error:
-    ...     print(error)
-    nowhere.csv: there is no such file; check the path
+    >>> from suquan.io import read_table
+    >>> read_table("nowhere.csv")
+    Traceback (most recent call last):
+    suquan.io._errors.TableError: nowhere.csv: there is no such file; check the path
     """
 
     names_file = False  # whether the message begins with the file, which `file_errors` sees to

@@ -1,4 +1,4 @@
-"""Kind of a table file: by its name, checked against its first bytes."""
+"""Kind of a table file: by its name, checked against its first bytes. Readers and writers ask here."""
 
 import gzip
 from pathlib import Path
@@ -19,7 +19,6 @@ SUFFIXES = {
 }
 ARRAYS = (".npy", ".zarr")  # see suquan.io.blocks
 TEXT_KINDS = ("csv", "tsv", "gct", "series_matrix")
-DELIMITERS = {"csv": ",", "tsv": "\t", "gct": "\t", "series_matrix": "\t"}
 KNOWN = ".csv, .tsv, .txt, .gct (each also .gz), .parquet, .h5ad, .npz"
 
 # First bytes of files that are often given a wrong name.
@@ -38,7 +37,7 @@ SIGNATURES = {
 
 
 def kind_of_name(path: Path) -> tuple[str, bool]:
-    """Kind by the suffixes of the file's name, and whether it is compressed with gzip."""
+    """Find the kind by the suffixes of the file's name, and whether it is compressed with gzip."""
     gzipped = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if gzipped else path).suffix.lower()
     kind = SUFFIXES.get(suffix, "")
@@ -50,7 +49,7 @@ def kind_of_name(path: Path) -> tuple[str, bool]:
 
 
 def kind_of_file(path: Path) -> tuple[str, bool]:
-    """Kind of an existing file, and whether it is compressed; a tab-separated one may be a series matrix."""
+    """Find the kind of an existing file, and whether it is compressed; tabs may make a series matrix."""
     kind, gzipped = kind_of_name(path)
     refuse_device(path)
     with path.open("rb") as file:

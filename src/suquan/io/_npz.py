@@ -1,63 +1,57 @@
 """NumPy archives: ``X`` (samples x features), ``features``, ``samples``, and one array per label.
 
-The members are streamed out of the zip file, after a check that they have the size their header promises;
-nothing is unpickled.
+Every array is read whole, after a check that the file can hold what its header promises; nothing is unpickled.
+`reading` and `writing` call this.
 """
 
 import math
 import os
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 
 from suquan.io._errors import file_errors, listed, quoted, refuse
-from suquan.io._sinks import Target, Writer, received
-from suquan.io._source import ReadOptions, Source, matrix_source
-from suquan.io._table import as_label_column, check_matrix, decode_names
+from suquan.io._source import ReadOptions, Source
+from suquan.io._table import Table, check_matrix, decode_names
 
-FEATURES = ("features", "feature_names")
-SAMPLES = ("samples", "sample_names")
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The archive; zipfile and the header of a damaged member raise many kinds of exceptions."""
-    with file_errors(path, Exception), zipfile.ZipFile(path) as archive:
-        yield archive
+NAMES = {"samples": ("samples", "sample_names"), "features": ("features", "feature_names")}
+TAKEN = {"X", *NAMES["samples"], *NAMES["features"]}
+HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def open_npz(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a NumPy archive."""
-    with _opened(path) as archive:
-        members = dict(_members(archive))
-        found = f"the file has {listed(members) or 'no array'}"
-        refuse("X" not in members, f"a table in an npz file is its array 'X'; {found}")
-        shape, by_feature, dtype = members["X"]
+    # zipfile and the header of a damaged array raise many kinds of exceptions.
+    with file_errors(path, Exception), zipfile.ZipFile(path) as archive:
+        found = dict(_headers(archive))
+        has = f"the file has {listed(found) or 'no array'}"
+        refuse("X" not in found, f"a table in an npz file is its array 'X'; {has}")
+        shape, dtype = found["X"]
         check_matrix(shape, dtype, "X")
-        samples = _names(archive, members, SAMPLES, shape[0])
-        features = _names(archive, members, FEATURES, shape[1])
-        # Every further array with one number or text per sample is a label.
-        taken = {"X", *FEATURES, *SAMPLES, *options.ignore_columns}
-        labels = {
-            name: as_label_column(_read(archive, name), name)
-            for name, (size, _, entry) in members.items()
-            if name not in taken and size == shape[:1] and entry.kind in "biufSU"
-        }
-    stored = shape[::-1] if by_feature else shape
-    parts = partial(_parts, path, stored, dtype)
-    return matrix_source(path, kind, (samples, features, labels), parts, by_feature)
+        names = [_names(archive, found, what, n) for what, n in zip(NAMES, shape, strict=True)]
+    # Every further array with one number or text per sample is a label.
+    labels = [
+        name
+        for name, (size, entry) in found.items()
+        if name not in {*TAKEN, *options.ignore_columns}
+        and size == shape[:1]
+        and entry.kind in "biufSU"
+    ]
+
+    def tables() -> Iterator[Table]:
+        with file_errors(path, Exception), zipfile.ZipFile(path) as archive:
+            columns = {name: _read(archive, name) for name in labels}
+            yield Table(_read(archive, "X"), names[0], names[1], columns, "rows", kind)
+
+    return Source(kind, "rows", tables, label_names=labels)
 
 
-def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, tuple]]:
-    """Name of every array, and its shape, whether it is stored by column, and its type."""
+def _headers(archive: zipfile.ZipFile) -> Iterator[tuple[str, tuple[tuple[int, ...], np.dtype]]]:
+    """Name, shape and type of every array, each no larger than the bytes that there are."""
     n_bytes = os.path.getsize(archive.filename)  # type: ignore[arg-type]
     for info in archive.infolist():
         most = 1032 * min(info.compress_size, n_bytes)  # deflate makes at most 1,032 bytes of one
@@ -66,75 +60,45 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, tuple]]:
         if not info.filename.endswith(".npy"):
             continue
         with archive.open(info) as file:
-            shape, by_column, dtype = _read_header(file)
+            version = npy.read_magic(file)
+            refuse(version not in HEADERS, f"version {version} of the npy format is not known")
+            shape, _, dtype = HEADERS[version](file)
             expected = file.tell() + math.prod(shape) * dtype.itemsize
         size = f"holds {info.file_size} bytes, its header asks for {expected}"
         is_damaged = not dtype.hasobject and info.file_size != expected
         refuse(is_damaged, f"{info.filename} {size}; the file is damaged")
-        yield info.filename.removesuffix(".npy"), (shape, by_column, dtype)
-
-
-def _read_header(file: IO[bytes]) -> tuple:
-    version = npy.read_magic(file)
-    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-    refuse(version not in readers, f"version {version} of the npy format is not known")
-    return readers[version](file)
+        yield info.filename.removesuffix(".npy"), (shape, dtype)
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     with archive.open(name + ".npy") as file:
-        return npy.read_array(file, allow_pickle=False)
+        array = npy.read_array(file, allow_pickle=False)
+        # Past the end zipfile compares the checksum.
+        refuse(file.read(1), f"{name} is longer than its header says; the file is damaged")
+    return array
 
 
-def _names(archive, members, keys: tuple[str, str], length: int) -> list[str]:
-    key = next((key for key in keys if key in members), None)
+def _names(archive: zipfile.ZipFile, found: dict[str, Any], what: str, n: int) -> np.ndarray:
+    key = next((key for key in NAMES[what] if key in found), None)
     if key is None:
-        return [f"{keys[0].removesuffix('s')}_{i}" for i in range(1, length + 1)]
-    shape, _, dtype = members[key]
-    refuse(shape != (length,), f"{quoted(key)} has shape {shape}, X asks for ({length},)")
+        return np.array([f"{what.removesuffix('s')}_{i}" for i in range(1, n + 1)])
+    shape, dtype = found[key]
+    refuse(shape != (n,), f"{quoted(key)} has shape {shape}, X asks for ({n},)")
     refuse(dtype.kind not in "SUiu", f"{quoted(key)} must hold text, not {dtype}")
     names = _read(archive, key)
-    return [str(name) for name in (decode_names(names) if dtype.kind == "S" else names)]
+    return decode_names(names) if dtype.kind == "S" else names.astype(str)
 
 
-def _parts(path: Path, stored: tuple, dtype: np.dtype, step: int) -> Iterator[np.ndarray]:
-    """Rows of X in the order in which they are stored, of shape (step, width)."""
-    n_stored, width = stored
-    with _opened(path) as archive, archive.open("X.npy") as file:
-        _read_header(file)
-        for start in range(0, n_stored, step):
-            wanted = min(step, n_stored - start) * width * dtype.itemsize
-            data = file.read(wanted)
-            refuse(len(data) != wanted, "X ends early; the file is damaged or truncated")
-            yield np.frombuffer(data, dtype).reshape(-1, width)
-        # The last read also makes zipfile compare the checksum.
-        refuse(file.read(1), "X is longer than its header says; the file is damaged")
-
-
-def write_npz(target: Target) -> Writer:
-    """X waits in a temporary file, because its header needs the number of samples."""
-    for name in target.parts:
-        is_taken = name in ("X", *FEATURES, *SAMPLES) or "/" in name or "\\" in name
+def write_npz(table: Table, path: Path) -> None:
+    """Write a table; the same table gives the same bytes on any day."""
+    for name in table.labels:
+        is_taken = name in TAKEN or "/" in name or "\\" in name
         refuse(is_taken, f"{quoted(name)} cannot name a label in an npz file; rename it")
-    with tempfile.TemporaryFile(dir=target.path.parent) as X:
-        yield from received(
-            lambda block: X.write(block.values.astype(target.dtype, order="C").data)
-        )
-        header = {
-            "descr": npy.dtype_to_descr(target.dtype),
-            "fortran_order": False,
-            "shape": (len(target.samples), len(target.features)),
-        }
-        names = {"features": target.features, "samples": list(target.samples)}
-        with zipfile.ZipFile(target.path, "w") as archive:
-            for name, array in {"X": None, **names, **target.labels}.items():
-                # A fixed date, so that the same table gives the same bytes.
-                info = zipfile.ZipInfo(name + ".npy", date_time=(1980, 1, 1, 0, 0, 0))
-                info.compress_type = zipfile.ZIP_DEFLATED
-                with archive.open(info, "w", force_zip64=True) as file:
-                    if array is not None:
-                        npy.write_array(file, np.array(array), allow_pickle=False)
-                    else:
-                        npy.write_array_header_1_0(file, header)
-                        X.seek(0)
-                        shutil.copyfileobj(X, file, 2**20)
+    X = np.ascontiguousarray(table.values)
+    arrays = {"X": X, "features": table.feature_names, "samples": table.sample_names}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in {**arrays, **table.labels}.items():
+            info = zipfile.ZipInfo(name + ".npy", date_time=(1980, 1, 1, 0, 0, 0))
+            info.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(info, "w", force_zip64=True) as file:
+                npy.write_array(file, array, allow_pickle=False)

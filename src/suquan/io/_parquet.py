@@ -1,28 +1,23 @@
-"""Parquet: a column of names, columns of numbers, and columns of text that are labels."""
+"""Parquet: a column of names, columns of numbers, and columns of text that are labels.
+
+`reading` and `blocks` read through a `ParquetMatrix`; `writing` writes here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from suquan.io._errors import TableError, file_errors, listed, quoted, refuse, require
-from suquan.io._matrices import Matrix, refuse_layer
-from suquan.io._sinks import Target, Writer, received, turned
-from suquan.io._source import (
-    Block,
-    MatrixNames,
-    ReadOptions,
-    Source,
-    Tiles,
-    choose_orientation,
-    rows_at_once,
-)
-from suquan.io._table import repeated_names
+from suquan.io._matrices import Matrix, MatrixNames, file_state, matrix_tables, refuse_layer
+from suquan.io._source import ReadOptions, Source, choose_orientation, rows_at_once
+from suquan.io._table import Table, cut_table, header_of, join_tables, repeated_names, turned
 
 WISH = "reading and writing Parquet files"
 LABEL = {b"suquan": b"label"}  # marks a column of numbers that is no feature
@@ -32,101 +27,124 @@ NUMBER = {*INTEGER, "halffloat", "float", "double", "null"}
 SMALL = {"float", "halffloat", "int8", "int16", "uint8", "uint16"}  # float32 holds every value
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a file, sorted by what they hold."""
-
-    name: str
-    numeric: list[str]
-    labels: list[str]
-    dtype: np.dtype
-
-    def block(self, table: Any, values: bool = True) -> Block:
-        """Rows of an Arrow table, with or without the values."""
-        columns = {name: table.column(name) for name in table.column_names}
-        numbers = np.empty((len(self.numeric) if values else 0, len(table)), dtype=self.dtype)
-        for row, name in zip(numbers, self.numeric, strict=False):
-            row[:] = _numbers(columns[name], name)
-        labels = {name: _label(columns[name], name) for name in self.labels}
-        return Block(_names(columns[self.name]), numbers.T, labels)
-
-
 @contextmanager
-def _opened(path: Path, options: ReadOptions) -> Iterator[tuple[Any, Columns, str, str]]:
-    """The file, its columns, where its samples lie, and who says so."""
-    require("pyarrow", "io", WISH)
-    parquet = require("pyarrow.parquet", "io", WISH)
-    with (
-        file_errors(path, Exception),
-        parquet.ParquetFile(path, page_checksum_verification=True) as file,
-    ):
-        yield file, *_columns(file, options)
-
-
-def _tables(file: Any, columns: list[str] | None, n_rows: int = 2**20) -> Iterator[Any]:
-    """Arrow tables of at most so many rows; some columns of them."""
-    arrow = require("pyarrow", "io", WISH)
-    # Group by group: over several groups PyArrow keeps the compressed bytes of those it has read.
-    for group in range(file.num_row_groups):
-        for batch in file.iter_batches(n_rows, [group], columns, use_threads=False):
-            yield arrow.Table.from_batches([batch])
+def _opened(path: Path) -> Iterator[Any]:
+    parquet, options = require("pyarrow.parquet", "io", WISH), {"page_checksum_verification": True}
+    with file_errors(path, Exception), parquet.ParquetFile(path, **options) as file:
+        yield file
 
 
 def open_parquet(path: Path, kind: str, options: ReadOptions) -> Source:
     """Open a Parquet file."""
+    with _opened(path) as file:
+        name, columns = _name_column(file.schema_arrow), file.schema_arrow.names
+        options = options.in_terms_of(columns)
+        header = [name, *(column for column in columns if column != name)]
+        orientation, why = choose_orientation(
+            options, header, lambda: _names(file.read([name]).column(name))
+        )
+    matrix = ParquetMatrix.open(path, options)
+    if orientation == "rows":
+        return Source(kind, orientation, partial(matrix_tables, matrix), why)
+    place = "a Parquet file with samples in columns holds no labels; use a label file"
+    refuse(options.label_columns, place)
+    wrong = listed(matrix.labels[:1])
+    refuse(wrong, f"column {wrong} is no sample; name it in ignore_columns")
 
-    def blocks() -> Iterator[Block]:
-        with _opened(path, options) as (file, columns, *_):
-            for table in _tables(file, None, rows_at_once(len(columns.numeric))):
-                if len(table):
-                    yield columns.block(table)
+    def tables() -> Iterator[Table]:
+        yield replace(turned(next(matrix_tables(matrix, whole=True))), orientation="columns")
 
-    with _opened(path, options) as (_, columns, orientation, why):
-        return Source(path, kind, orientation, columns.numeric, blocks, why=why)
+    return Source(kind, orientation, tables, why)
+
+
+@dataclass(frozen=True)
+class ParquetMatrix(Matrix):
+    """The columns of numbers of a Parquet file, its other columns, and the rows of its row groups."""
+
+    name: str = ""
+    numeric: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+
+    kind = "parquet"
+
+    @classmethod
+    def open(cls, path: Path, options: ReadOptions) -> ParquetMatrix:
+        """Sort the columns by their types."""
+        refuse_layer(options, "parquet")
+        with _opened(path) as file:
+            fields = {field.name: field for field in file.schema_arrow}
+            groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+            name, options = _name_column(file.schema_arrow), options.in_terms_of(fields)
+            absent = [
+                c for c in (*options.label_columns, *options.ignore_columns) if c not in fields
+            ]
+            refuse(absent, f"there is no column {listed(absent)}")
+            refuse(not sum(groups), "holds a header and no rows")
+            data = [c for c in fields if c != name and c not in options.ignore_columns]
+            labels = [c for c in data if _is_label(fields[c]) or c in options.label_columns]
+            types = {c: str(fields[c].type) for c in data if c not in set(labels)}
+            refuse(not types, "there is no column of numbers")
+            cure = "wanted are numbers or text; name the column in ignore_columns"
+            for column, kind in types.items():
+                refuse(kind not in NUMBER, f"column {quoted(column)} is of type {kind}; {cure}")
+        stored = np.dtype(np.float32 if SMALL.issuperset(types.values()) else np.float64)
+        columns = name, tuple(types), tuple(labels), tuple(groups)
+        shape = sum(groups), len(types)
+        return cls(path, shape, stored, options, file_state(path), 1, False, *columns)
+
+    def names(self) -> MatrixNames:
+        """Of the column of names and the header; the labels of the columns of text and those asked for."""
+        with _opened(self.path) as file:
+            table = file.read([self.name, *self.labels])
+            labels = {name: _label(table.column(name), name) for name in self.labels}
+            return _names(table.column(self.name)), list(self.numeric), labels
+
+    def row_bounds(self, rows_per_block: int | None) -> list[int]:
+        """Whole row groups, as many as fit into a block; any rows where a number was asked for."""
+        if rows_per_block is not None:
+            return super().row_bounds(rows_per_block)
+        bounds, end = [0], 0
+        for n_rows in self.groups:
+            if end > bounds[-1] and end + n_rows - bounds[-1] > self.fitting_rows:
+                bounds.append(end)
+            end += n_rows
+        return [*bounds, end]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The row groups that hold these rows, and of them these rows."""
+        ends = np.cumsum([0, *self.groups])
+        groups = np.flatnonzero((ends[:-1] < stop) & (ends[1:] > start)).tolist()
+        with _opened(self.path) as file:
+            table = file.read_row_groups(groups, list(self.numeric), use_threads=False)
+            table = table.slice(start - ends[groups[0]], stop - start)
+            return self._values(table)
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """All rows, in blocks smaller than a large row group."""
+        with _opened(self.path) as file:
+            options = {"columns": list(self.numeric), "use_threads": False}
+            # Group by group: over several PyArrow keeps the compressed bytes of those it has read.
+            for group in range(len(self.groups)):
+                step = rows_at_once(self.shape[1])
+                yield from map(self._values, file.iter_batches(step, [group], **options))
+
+    def _values(self, table: Any) -> np.ndarray:
+        values = np.empty((table.num_rows, len(self.numeric)), self.stored)
+        for j, name in enumerate(self.numeric):
+            values[:, j] = _numbers(table.column(name), name)
+        return values
 
 
 def _name_column(schema: Any) -> str:
-    """The column of names: the index of a pandas frame, otherwise the first column."""
-    names = schema.names  # once: every use builds the list anew
-    repeated = repeated_names(names)
-    refuse(repeated, f"column {listed(repeated)} occurs more than once")
-    index = []
-    with suppress(ValueError, AttributeError, TypeError):  # what is no JSON of pandas' says nothing
-        index = [name for name in schema.pandas_metadata["index_columns"] if name in names]
+    """The pandas index, otherwise the first column."""
+    names = schema.names
+    repeated = listed(repeated_names(names))
+    refuse(repeated, f"{repeated} occurs more than once among the columns; names must differ")
+    index = [n for n in (schema.pandas_metadata or {}).get("index_columns", ()) if n in names]
     refuse(len(index) > 1, f"the index has {len(index)} levels; keep one, the names")
     refuse(len(names) < 2, "a table has a column of names and at least one of numbers")
     return (index or names)[0]
-
-
-def _columns(file: Any, options: ReadOptions) -> tuple[Columns, str, str]:
-    """Sort the columns by their types, and find out where the samples lie."""
-    schema = file.schema_arrow
-    fields = {field.name: field for field in schema}
-    name = _name_column(schema)
-    options = options.in_terms_of(fields)
-    absent = [c for c in (*options.label_columns, *options.ignore_columns) if c not in fields]
-    refuse(absent, f"there is no column {listed(absent)}")
-    data = [c for c in fields if c != name and c not in options.ignore_columns]
-    labels = [c for c in data if _is_label(fields[c]) or c in options.label_columns]
-    numeric = [c for c in data if c not in set(labels)]
-    refuse(not numeric, "there is no column of numbers")
-
-    def row_names() -> Iterator[str]:
-        for table in _tables(file, [name]):
-            yield from _names(table.column(name)).tolist()
-
-    orientation, why = choose_orientation(options, [name, *data], row_names)
-    for column in numeric:
-        kind = str(fields[column].type)
-        cure = "wanted are numbers or text; name the column in ignore_columns"
-        refuse(kind not in NUMBER, f"column {quoted(column)} is of type {kind}; {cure}")
-    if orientation == "columns":
-        place = "a Parquet file with samples in columns holds no labels; use a label file"
-        refuse(options.label_columns, place)
-        refuse(labels, f"column {listed(labels[:1])} is no sample; name it in ignore_columns")
-    is_small = all(str(fields[column].type) in SMALL for column in numeric)
-    dtype = np.dtype(np.float32 if is_small else np.float64)
-    return Columns(name, numeric, labels, dtype), orientation, why
 
 
 def _is_label(field: Any) -> bool:
@@ -147,15 +165,15 @@ def _numbers(column: Any, name: str) -> np.ndarray:
         raise TableError(
             f"column {quoted(name)} holds integers that are not exact as floats; convert them first"
         ) from None
-    return floats.to_numpy()
+    return np.asarray(floats)
 
 
-def _names(column: Any) -> np.ndarray:
+def _names(column: Any) -> list[str]:
     are_names = _value_type(column.type) in TEXT | INTEGER
     first = "the first column must hold the names of the rows"
     refuse(not are_names, f"{first}, it is of type {column.type}; put names first")
     refuse(column.null_count, "a name is missing; give every row a name")
-    return np.array(column.to_pylist(), dtype=str)
+    return list(map(str, column.to_pylist()))
 
 
 def _label(column: Any, name: str) -> np.ndarray:
@@ -168,123 +186,60 @@ def _label(column: Any, name: str) -> np.ndarray:
     return np.array([cell or "" for cell in column.to_pylist()], dtype=str)
 
 
-@dataclass(frozen=True)
-class ParquetMatrix(Matrix):
-    """The columns of numbers of a Parquet file with samples in rows."""
-
-    groups: tuple[int, ...] = ()  # rows of the row groups
-
-    kind = "parquet"
-
-    @classmethod
-    def open(cls, path: Path, options: ReadOptions) -> ParquetMatrix:
-        """Look at the schema; `options` say that samples lie in rows."""
-        refuse_layer(options, "parquet")
-        with _opened(path, options) as (file, columns, *_):
-            groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
-        refuse(not sum(groups), "holds a header and no rows")
-        shape = (sum(groups), len(columns.numeric))
-        return cls(path, shape, columns.dtype, options, groups=tuple(groups))
-
-    def names(self) -> MatrixNames:
-        """Of the column of names and the header; the labels of the columns of text and those asked for."""
-        with _opened(self.path, self.options) as (file, columns, *_):
-            tables = _tables(file, [columns.name, *columns.labels])
-            block = Block.join([columns.block(table, values=False) for table in tables])
-        return block.names.tolist(), columns.numeric, block.labels
-
-    def row_bounds(self, rows_per_block: int | None) -> list[int]:
-        """Whole row groups, as many as fit into a block; any rows where a number was asked for."""
-        if rows_per_block is not None:
-            return super().row_bounds(rows_per_block)
-        bounds, end = [0], 0
-        for n_rows in self.groups:
-            if end > bounds[-1] and end + n_rows - bounds[-1] > self.fitting_rows:
-                bounds.append(end)
-            end += n_rows
-        return [*bounds, end]
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """The row groups that hold these rows, and of them these rows."""
-        firsts = np.cumsum([0, *self.groups])
-        parts = []
-        with _opened(self.path, self.options) as (file, columns, *_):
-            self.check_header((file.metadata.num_rows, len(columns.numeric)), columns.dtype)
-            for group in np.flatnonzero((firsts[:-1] < stop) & (firsts[1:] > start)).tolist():
-                table = file.read_row_group(group, use_threads=False)
-                a, b = max(start - firsts[group], 0), min(stop - firsts[group], len(table))
-                parts.append(columns.block(table.slice(a, b - a)).values)
-        return np.ascontiguousarray(np.concatenate(parts))
-
-
 # ------------------------------------------------------------------------------------------------- writing
 
 
 @contextmanager
-def _row_groups(target: Target, header: list[str]) -> Iterator[Callable[[Block], None]]:
-    """A function that appends rows to the file.
-
-    Rows wait until there are as many as memory allows: each group costs a line in the file's index.
-    """
+def parquet_writer(
+    path: Path, first: Table, heading: str = "sample"
+) -> Iterator[Callable[[Table], None]]:
+    """Write samples in rows; they wait for a row group of some size, which costs a line in the index."""
     parquet = require("pyarrow.parquet", "io", WISH)
-    waiting: list[Block] = []
-    writers: list[Any] = []  # none before the first group, which says the types of the columns
+    header = header_of(first, heading)
+    waiting: list[Table] = []
+    # Dictionaries and statistics help neither with measurements nor with thousands of columns.
+    options = {"use_dictionary": False, "write_statistics": False, "compression": "zstd"}
+    schema = _arrow_table(first, header).schema
+    with parquet.ParquetWriter(path, schema, write_page_checksum=True, **options) as writer:
 
-    def write_group() -> None:
-        block = Block.join(waiting)
-        waiting.clear()
-        table = _arrow_table(block, header, target.dtype)
-        if not writers:
-            # Dictionaries and statistics help neither with measurements nor with thousands of columns.
-            options = {"use_dictionary": False, "write_statistics": False, "compression": "zstd"}
-            new = parquet.ParquetWriter(
-                target.path, table.schema, write_page_checksum=True, **options
-            )
-            writers.append(files.enter_context(new))
-        writers[0].write_table(table)
+        def write_group() -> None:
+            writer.write_table(_arrow_table(join_tables(waiting), header))
+            waiting.clear()
 
-    def add(block: Block) -> None:
-        waiting.append(block)
-        if sum(len(part.names) for part in waiting) >= rows_at_once(block.values.shape[1]):
-            write_group()
+        def add(block: Table) -> None:
+            waiting.append(block)
+            if sum(part.n_samples for part in waiting) >= rows_at_once(block.n_features):
+                write_group()
 
-    with ExitStack() as files:
         yield add
         if waiting:
             write_group()
 
 
-def _arrow_table(block: Block, header: list[str], dtype: np.dtype) -> Any:
+def write_parquet_columns(table: Table, path: Path) -> None:
+    """Write samples in columns: features are the rows then."""
+    place = "a Parquet file with samples in columns has no place for labels"
+    cure = "write samples in rows, or leave the labels out"
+    refuse(table.labels, f"{place} ({listed(table.labels)}); {cure}")
+    rows = turned(table)
+    step = rows_at_once(rows.n_features)
+    with parquet_writer(path, rows, "feature") as add:
+        for start in range(0, rows.n_samples, step):
+            add(cut_table(rows, start, start + step))
+
+
+def _arrow_table(table: Table, header: list[str]) -> Any:
     """Names, labels and values as columns; labels are marked."""
     arrow = require("pyarrow", "io", WISH)
-    columns = [arrow.array(block.names.tolist(), arrow.string())]
-    for label in block.labels.values():
+    columns = [arrow.array(table.sample_names.tolist(), arrow.string())]
+    for label in table.labels.values():
         is_text = label.dtype.kind != "f"
         cells = [cell or None for cell in label.tolist()] if is_text else label
-        columns.append(arrow.array(cells, arrow.string() if is_text else None, from_pandas=True))
-    values = block.values.astype(dtype, copy=False)
-    columns += [arrow.array(column, from_pandas=True) for column in values.T]
+        kind = arrow.string() if is_text else arrow.float64()
+        columns.append(arrow.array(cells, kind, from_pandas=True))
+    columns += [arrow.array(column, from_pandas=True) for column in table.values.T]
     fields = [
-        arrow.field(name, column.type, metadata=LABEL if 0 < j <= len(block.labels) else None)
+        arrow.field(name, column.type, metadata=LABEL if 0 < j <= len(table.labels) else None)
         for j, (name, column) in enumerate(zip(header, columns, strict=True))
     ]
     return arrow.Table.from_arrays(columns, schema=arrow.schema(fields))
-
-
-def write_parquet_rows(target: Target) -> Writer:
-    """Samples in rows."""
-    with _row_groups(target, target.header()) as add:
-        yield from received(lambda b: add(Block(b.sample_names, b.values, b.labels)))
-
-
-def write_parquet_columns(target: Target) -> Writer:
-    """Samples in columns, written when all are known: features are the rows then."""
-    place = "a Parquet file with samples in columns has no place for labels"
-    cure = "write samples in rows, or leave the labels out"
-    refuse(target.parts, f"{place} ({listed(target.parts)}); {cure}")
-    with Tiles(target.path.parent) as tiles:
-        yield from received(lambda block: tiles.add(block.values))
-        header = ["" if "feature" in target.samples else "feature", *target.samples]
-        with _row_groups(target, header) as add:
-            for names, values in turned(target, tiles):
-                add(Block(np.array(names), values, {}))

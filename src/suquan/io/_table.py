@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -77,8 +77,38 @@ class Table:
         )
 
 
+def cut_table(table: Table, start: int, stop: int) -> Table:
+    """Take consecutive samples."""
+    labels = {name: column[start:stop] for name, column in table.labels.items()}
+    names = table.sample_names[start:stop]
+    return replace(table, values=table.values[start:stop], sample_names=names, labels=labels)
+
+
+def join_tables(tables: Sequence[Table]) -> Table:
+    """Join blocks of samples, all with the same features and labels."""
+    if len(tables) == 1:
+        return tables[0]
+    labels = {name: np.concatenate([t.labels[name] for t in tables]) for name in tables[0].labels}
+    names = np.concatenate([table.sample_names for table in tables])
+    values = np.concatenate([table.values for table in tables])
+    return replace(tables[0], values=values, sample_names=names, labels=labels)
+
+
+def turned(table: Table) -> Table:
+    """Make features of the samples, and samples of the features; without labels."""
+    return Table(table.values.T, table.feature_names, table.sample_names, kind=table.kind)
+
+
+def header_of(table: Table, first: str) -> list[str]:
+    """Names of the columns of a file with samples in rows: `first`, labels, features, all different."""
+    both = set(table.labels).intersection(table.feature_names.tolist())
+    refuse(both, f"{listed(sorted(both))} is a label and a feature; rename one of them")
+    names = [*table.labels, *table.feature_names.tolist()]
+    return ["" if first in names else first, *names]
+
+
 def as_values(values) -> np.ndarray:
-    """A float32 or float64 matrix; integers become floats only where every one is representable."""
+    """Make a float32 or float64 matrix; integers become floats only where every one is representable."""
     values = np.asarray(values)
     refuse(values.ndim != 2, f"a table has two dimensions, these values have {values.ndim}")
     are_numbers = values.dtype.kind in "iuf" and values.dtype.itemsize <= 8
@@ -103,7 +133,7 @@ def check_matrix(shape: Sequence[int], dtype: np.dtype, what: str) -> None:
 
 
 def as_names(names: Iterable, what: str) -> np.ndarray:
-    """The names as a text array, all different and each a single line of text."""
+    """Make a text array of the names, all different and each a single line of text."""
     if isinstance(names, np.ndarray):
         names = (decode_names(names) if names.dtype.kind == "S" else names).tolist()
     names = [str(name) for name in names]
@@ -116,7 +146,7 @@ def as_names(names: Iterable, what: str) -> np.ndarray:
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with one name, or None."""
+    """Say what is wrong with one name; None if nothing is."""
     if name.isprintable() and 0 < len(name) <= LONGEST_NAME:
         return None
     if not name:
@@ -131,7 +161,7 @@ def name_problem(name: str) -> str | None:
 
 
 def repeated_names(names: Iterable[str]) -> list[str]:
-    """The names that occur again."""
+    """Find the names that occur again."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
@@ -162,7 +192,7 @@ def no_feature_matches(wanted: Sequence[str], names: Sequence[str], found: str) 
 
 
 def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:
-    """Label columns as text or float64 arrays, one entry per sample."""
+    """Make label columns text or float64 arrays, one entry per sample."""
     columns = {}
     for name, column in labels.items():
         problem = name_problem(str(name))
@@ -175,7 +205,7 @@ def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:
 
 
 def as_label_column(column, name: str) -> np.ndarray:
-    """One label column: numbers and booleans as float64, bytes and text as text."""
+    """Make one label column: numbers and booleans as float64, bytes and text as text."""
     column = np.asarray(column)
     ndim = column.ndim
     refuse(ndim != 1, f"label {quoted(name)} must be one-dimensional, not {ndim}")
@@ -189,7 +219,7 @@ def as_label_column(column, name: str) -> np.ndarray:
 
 
 def decode_names(names: np.ndarray) -> np.ndarray:
-    """Byte strings as text."""
+    """Decode byte strings."""
     try:
         return np.array([entry.decode("utf-8") for entry in names.tolist()], dtype=str)
     except UnicodeDecodeError as error:

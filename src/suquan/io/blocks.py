@@ -1,4 +1,4 @@
-"""Matrices in files as Dask arrays of blocks of samples, and back."""
+"""Matrices in files as Dask arrays of blocks of samples, and back. Users and the command line call this."""
 
 import os
 from collections.abc import Iterable
@@ -7,19 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 
-from suquan._dask.collections import (
-    check_row_blocks,
-    compute,
-    is_dask_array,
-    iter_computed,
-    map_row_blocks,
-)
+from suquan._blocks import is_dask_array
+from suquan._dask.collections import check_row_blocks, iter_computed
 from suquan._files import refuse_device, replaced
 from suquan.io._errors import TableError, file_errors, listed, refuse, require
-from suquan.io._kinds import ARRAYS, SUFFIXES, kind_of_file
-from suquan.io._matrices import ZARR_WISH, H5adMatrix, Matrix, NpyMatrix, ZarrMatrix, write_names
+from suquan.io._kinds import SUFFIXES, kind_of_file
+from suquan.io._matrices import AnnDataMatrix, Matrix, NpyMatrix
 from suquan.io._parquet import ParquetMatrix
 from suquan.io._source import ReadOptions
 from suquan.io._table import Table, as_names
@@ -28,9 +22,9 @@ from suquan.io.writing import TableWriter, check_destination
 IN_BLOCKS = ".npy, .zarr, .parquet, .h5ad"
 MATRICES: dict[str, Any] = {
     "npy": NpyMatrix,
-    "zarr": ZarrMatrix,
+    "zarr": AnnDataMatrix,
     "parquet": ParquetMatrix,
-    "h5ad": H5adMatrix,
+    "h5ad": AnnDataMatrix,
 }
 
 
@@ -124,9 +118,8 @@ def open_blocks(
     Parameters
     ----------
     path : str or path-like
-        ``.npy``; ``.zarr``, a folder with a zarr array (version 2 or 3) or an AnnData group; ``.parquet`` with
-        samples in rows, of which the columns of numbers are taken as :func:`read_table` does; ``.h5ad`` with
-        ``X`` dense or CSR.
+        ``.npy``; ``.h5ad``, or ``.zarr``, a folder written by AnnData, with ``X`` dense or CSR; ``.parquet``
+        with samples in rows, of which the columns of numbers are taken as :func:`read_table` does.
     layer : str or None, default=None
         AnnData files only: the layer to read instead of ``X``.
     rows_per_block : int or None, default=None
@@ -203,7 +196,7 @@ def open_block_table(
     options = ReadOptions("rows", None, tuple(label_columns), tuple(ignore_columns), layer)
     matrix = _open(path, options)
     with file_errors(path):
-        has_none = matrix.kind in ("npy", "zarr") and options.ignore_columns
+        has_none = matrix.kind == "npy" and options.ignore_columns
         refuse(has_none, "an array has no columns to ignore; leave ignore_columns out")
         samples, features, labels = matrix.names()
         named = options.in_terms_of(labels).label_columns
@@ -239,10 +232,8 @@ def _blocks(matrix: Matrix, rows_per_block: int | None) -> Any:
     if rows_per_block is not None and not is_count:
         raise ValueError(f"rows_per_block must be an integer of at least 1; got {rows_per_block!r}")
     bounds = matrix.row_bounds(rows_per_block)
-    with file_errors(matrix.path):
-        stamps = matrix.stamps(bounds)
-    plan = np.column_stack([bounds[:-1], bounds[1:], stamps]).astype(np.int64)
-    steps = da.from_array(plan, chunks=(1, 3), name=f"rows-{tokenize(matrix, plan)}")
+    plan = np.column_stack([bounds[:-1], bounds[1:]])
+    steps = da.from_array(plan, chunks=(1, 2), name=f"rows-{tokenize(matrix, plan)}")
     return steps.map_blocks(
         lambda step, matrix: matrix.read_block(*step[0].tolist()),
         matrix=matrix,
@@ -259,17 +250,15 @@ def _blocks(matrix: Matrix, rows_per_block: int | None) -> Any:
 def write_blocks(values: Any, path: str | os.PathLike) -> Path:
     """Write a Dask array of samples into a file, block by block.
 
-    The workers write zarr and npy side by side, and so must see the folder under the same path; the blocks of
-    the other kinds pass through this process one after the other. The file appears when it is complete: it is
-    written under another name in the same folder and renamed. A zarr folder or file that is there is replaced.
+    The blocks pass through this process, some at a time. The file appears when it is complete: it is written
+    under another name in the same folder and renamed. A zarr folder or file that is there is replaced.
 
     Parameters
     ----------
     values : dask array of shape (n_samples, n_features), or BlockTable
-        Names and labels of a table go into the file, but for npy, which has no place for them. A zarr folder
-        is then an AnnData group, otherwise an array (version 3, not compressed, a chunk per block).
+        Names and labels of a table go into the file, but for npy, which has no place for them.
     path : str or path-like
-        ``.zarr``, ``.npy``, or any kind that :func:`write_table` knows.
+        ``.npy``, ``.zarr`` as AnnData writes it, or any kind that :func:`write_table` knows.
 
     Returns
     -------
@@ -296,81 +285,30 @@ def write_blocks(values: Any, path: str | os.PathLike) -> Path:
         table = BlockTable(values)
     table = replace(table, values=check_row_blocks(table.values))
     check_block_destination(path)
-    write = {".zarr": _write_zarr, ".npy": _write_npy}.get(path.suffix.lower(), _write_table)
-    write(table, path)
+    (_write_npy if path.suffix.lower() == ".npy" else _write_table)(table, path)
     return path
 
 
 def check_block_destination(path: Path) -> None:
     """Refuse a place that cannot be written to, before the work begins."""
-    if path.suffix.lower() not in ARRAYS:
+    kind = path.suffix.lower()
+    if kind not in (".npy", ".zarr"):
         TableWriter(path)
         return
-    marks = [path / name for name in ("zarr.json", ".zarray", ".zgroup")]
     with file_errors(path):
-        if path.suffix.lower() != ".zarr" or not path.exists():
+        if kind == ".npy" or not path.exists():
             check_destination(path)
-        elif not any(map(Path.is_file, marks)):
+        elif not any((path / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup")):
             raise TableError("is there and is no zarr; give another name, or remove it")
-
-
-def _write_parts(X: Any, **places: Any) -> None:
-    """Write every block in its task; only the counts come back."""
-    done = {"dtype": np.int64, "width": 1, "rows_out": (1,) * X.numblocks[0]}
-    compute(map_row_blocks(_write_part, X, **done, name="write_block", **places), blocks_of=X)
-
-
-def _write_part(
-    block: np.ndarray, where: Any, path: Path, offset: int = 0, rows: int | None = None
-) -> np.ndarray:
-    """Write the bytes of a block: into its place in a file, or as the file of its chunk of so many rows.
-
-    A chunk that is not compressed is the bytes of its values, filled to its length. It is not written through
-    zarr, which would make a folder again that was given up.
-    """
-    values = np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<"))
-    n_bytes = values.shape[1] * values.itemsize
-    if rows is None:
-        with path.open("r+b") as file:
-            file.seek(offset + where.start * n_bytes)
-            file.write(values.data)
-    else:
-        with (path / f"c.{where.start // rows}.0").open("wb") as file:
-            file.write(values.data)
-            file.truncate(rows * n_bytes)
-    return np.array([[len(block)]])
 
 
 def _write_npy(table: BlockTable, path: Path) -> None:
     X = table.values
     with file_errors(path), replaced(path) as hidden:
-        little = X.dtype.newbyteorder("<")
-        offset = npy.open_memmap(hidden, "w+", little, X.shape).offset
-        _write_parts(X, path=hidden, offset=offset)
-
-
-def _write_zarr(table: BlockTable, path: Path) -> None:
-    zarr = require("zarr", "dask", ZARR_WISH)
-    # Blocks of one length, so that no two tasks write to one chunk.
-    X = table.values.rechunk({0: max(table.values.chunks[0])}, method="tasks")
-    named = table.sample_names is not None or table.feature_names is not None or table.labels
-    with file_errors(path), replaced(path) as hidden:
-        root = zarr.open_group(str(hidden), mode="w", zarr_format=3) if named else None
-        zarr.create_array(
-            str(hidden),
-            name="X" if named else None,
-            shape=X.shape,
-            chunks=X.chunksize,
-            dtype=X.dtype,
-            compressors=None,
-            zarr_format=3,
-            chunk_key_encoding={"name": "default", "separator": "."},  # without folders
-            attributes={"encoding-type": "array", "encoding-version": "0.2.0"},
-        )
-        _write_parts(X, path=hidden / "X" if named else hidden, rows=X.chunksize[0])
-        if named:
-            samples = table.sample_names_of(0, table.n_samples).tolist()
-            write_names(root, samples, table.column_names.tolist(), table.labels)
+        out = np.lib.format.open_memmap(hidden, "w+", X.dtype.newbyteorder("<"), X.shape)
+        for start, values in iter_computed(X):
+            out[start : start + len(values)] = values
+        out.flush()
 
 
 def _write_table(table: BlockTable, path: Path) -> None:

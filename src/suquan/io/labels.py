@@ -5,16 +5,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from suquan.io._cells import is_plain_number, number_problem, text_array
 from suquan.io._delimited import check_width, read_header
 from suquan.io._errors import TableError, file_errors, listed, quoted, refuse
-from suquan.io._kinds import DELIMITERS, kind_of_file
+from suquan.io._kinds import kind_of_file
 from suquan.io._table import Table, match_name, name_problem, repeated_names, spelling_hint
-from suquan.io._text import TextFile
+from suquan.io._text import DIALECTS, TextFile
 
 # As `_key` folds them: marks of missing labels, and what tells whether an event came.
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "unknown", "notavailable", "-", "?"}
@@ -82,7 +82,7 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
         kind, gzipped = kind_of_file(Path(path))
         is_read = kind in ("csv", "tsv")
         refuse(not is_read, f"labels are read from CSV and TSV files, this is {kind}")
-        text = TextFile(Path(path), gzipped, DELIMITERS[kind])
+        text = TextFile(Path(path), gzipped, DIALECTS[kind])
         header, _ = read_header(text)
         wanted = f"there is no column {quoted(sample_column)} for the sample names"
         named = header[0] if sample_column is None else match_name(sample_column, header)
@@ -93,16 +93,18 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
         for line, row in islice(text.rows(), 1, None):
             check_width(text, header, row, line)
             name = row[sample]
-            problem = name_problem(name)
-            if name in lines:
-                known = f"sample {quoted(name)} was on line {lines[name]} already"
-                problem = f"{known}; names must differ"
+            known = (
+                f"sample {quoted(name)} was on line {lines.get(name)} already; names must differ"
+            )
+            problem = known if name in lines else name_problem(name)
             refuse(problem, f"line {line}: {problem}")
             rows[name], lines[name] = row, line
         refuse(not rows, "holds a header and no rows")
-    cells = zip(header, zip(*rows.values(), strict=True), strict=True)
-    columns = {name: text_array(list(column)) for name, column in cells}
-    del columns[header[sample]]
+    columns = {
+        name: text_array([row[j] for row in rows.values()])
+        for j, name in enumerate(header)
+        if j != sample
+    }
     return LabelTable(np.array(list(rows)), columns, str(path))
 
 
@@ -203,7 +205,7 @@ def select_labels(
     origin, cells, rows, hint = _find_column(source, column, sample_names, allow_unmatched)
     known, where = rows >= 0, f"{origin}: column {quoted(column)}"
     negative = np.atleast_1d(negative).tolist()
-    values = _fold(cells[rows[known]], na, [*([] if positive is None else [positive]), *negative])
+    values = _Values(cells[rows[known]], na, [*([] if positive is None else [positive]), *negative])
     refuse(not values.keys, f"{where} holds no label for any sample")
     codes = np.full(len(rows), -1)
     codes[known] = values.codes
@@ -211,7 +213,7 @@ def select_labels(
     y, keep = np.array(values.texts, dtype=kind)[codes], codes >= 0
     class_names: tuple[str, ...] = ()
     if positive is not None or negative or negative_rest:
-        marks = _marks(where, values, positive, negative, negative_rest)
+        marks = values.marks(where, positive, negative, negative_rest)
         zeros = [text for text, mark in zip(values.texts, marks, strict=False) if mark == 0]
         refuse(not zeros, f"{where}: every label is {quoted(positive)}; two classes are needed")
         name = values.texts[int(np.argmax(marks == 1))]
@@ -332,61 +334,59 @@ def _key(cell: object) -> float | str:
     return float(text) if is_plain_number(text) else text
 
 
-class _Values(NamedTuple):
-    """The values of a column, the most frequent first, and the index of every cell's value, -1 if missing."""
+class _Values:
+    """The values of a column, the most frequent first; `na` are missing, and the `named` are not.
 
-    keys: list[float | str]
-    texts: list[str]
-    listing: str
-    codes: np.ndarray
-    missing: str
-    merged: str
+    Every cell has a code: the place of its value among `keys` and `texts`, -1 if missing.
+    """
 
+    def __init__(self, cells: np.ndarray, na: Sequence[str | float], named: Sequence[Any] = ()):
+        found, place, counts = np.unique(cells, return_inverse=True, return_counts=True)
+        end = ".0" if found.dtype.kind == "f" else ""
+        spellings = [str(cell).removesuffix(end) for cell in found.tolist()]
+        missing = (_MISSING - set(map(_key, named))) | set(map(_key, np.atleast_1d(na).tolist()))
+        alike: dict[float | str, list[int]] = {}
+        for k in np.argsort(-counts, kind="stable").tolist():
+            alike.setdefault(_key(spellings[k]), []).append(k)
+        gaps = [spellings[k] for key in missing.intersection(alike) for k in alike.pop(key)]
+        gaps = sorted(text for text in gaps if text.strip() not in ("", "nan"))
+        self.missing = f" ({listed(gaps)})" if gaps else ""
+        sizes = {key: counts[places].sum() for key, places in alike.items()}
+        self.keys = sorted(alike, key=lambda key: -sizes[key])
+        self.texts = [" ".join(spellings[alike[key][0]].split()) for key in self.keys]
+        code: np.ndarray = np.full(len(spellings), -1)
+        merged, told = list[str](), list[str]()
+        for number, (key, text) in enumerate(zip(self.keys, self.texts, strict=True)):
+            code[alike[key]] = number
+            told.append(f"{quoted(text)} ({sizes[key]:,})")
+            others = listed(spellings[k] for k in alike[key][1:])
+            merged += [f"{others} counted as {quoted(text)}"] if others else []
+        self.codes, self.merged = code[place.ravel()], ", ".join(merged)
+        more = f" and {len(told) - 50} more" if len(told) > 50 else ""
+        self.listing = ", ".join(told[:50]) + more
 
-def _fold(cells: np.ndarray, na: Sequence[str | float], named: Sequence[Any] = ()) -> _Values:
-    """Sort the cells of a column into values; `na` are missing, and the `named` are not."""
-    found, place, counts = np.unique(cells, return_inverse=True, return_counts=True)
-    end = ".0" if found.dtype.kind == "f" else ""
-    spellings = [str(cell).removesuffix(end) for cell in found.tolist()]
-    missing = (_MISSING - set(map(_key, named))) | set(map(_key, np.atleast_1d(na).tolist()))
-    alike: dict[float | str, list[int]] = {}
-    for k in np.argsort(-counts, kind="stable").tolist():
-        alike.setdefault(_key(spellings[k]), []).append(k)
-    gaps = [spellings[k] for key in missing.intersection(alike) for k in alike.pop(key)]
-    gaps = sorted(text for text in gaps if text.strip() not in ("", "nan"))
-    keys = sorted(alike, key=lambda key: -counts[alike[key]].sum())
-    code: np.ndarray = np.full(len(spellings), -1)
-    texts, listing, merged = list[str](), list[str](), list[str]()
-    for key in keys:
-        first, *others = (spellings[k] for k in alike[key])
-        code[alike[key]] = len(texts)
-        texts.append(" ".join(first.split()))
-        listing.append(f"{quoted(texts[-1])} ({counts[alike[key]].sum():,})")
-        merged += [f"{listed(others)} counted as {quoted(texts[-1])}"] if others else []
-    more = f" and {len(keys) - 50} more" if len(keys) > 50 else ""
-    shown = f" ({listed(gaps)})" if gaps else ""
-    told = ", ".join(listing[:50]) + more
-    return _Values(keys, texts, told, code[place.ravel()], shown, ", ".join(merged))
-
-
-def _marks(
-    where: str, values: _Values, positive: Any, negative: Sequence[Any], negative_rest: bool
-) -> np.ndarray:
-    """Mark the positive value by 1, negative ones by 0, others by NaN; a last NaN is for missing cells."""
-    there_is, others = f"; there is {values.listing}", set(map(_key, negative))
-    refuse(positive is None, "negative and negative_rest stand against a positive value; give that")
-    refuse(negative and negative_rest, "negative names values, negative_rest all others; give one")
-    for value in (positive, *negative):
-        refuse(_key(value) not in values.keys, f"{where}: no label is {quoted(value)}{there_is}")
-    refuse(_key(positive) in others, f"{where}: {quoted(positive)} is both positive and negative")
-    refuse(
-        len(values.keys) > 2 and not negative and not negative_rest,
-        f"{where} holds {len(values.keys)} values: {values.listing}; give negative=VALUE for each that stands "
-        f"against {quoted(positive)}, or negative_rest=True for all others",
-    )
-    rest = np.nan if negative else 0
-    marks = [1 if key == _key(positive) else 0 if key in others else rest for key in values.keys]
-    return np.array([*marks, np.nan])
+    def marks(
+        self, where: str, positive: Any, negative: Sequence[Any], negative_rest: bool
+    ) -> np.ndarray:
+        """Mark the positive value by 1, negative ones by 0, others by NaN; a last NaN is for missing cells."""
+        one = "negative and negative_rest stand against a positive value; give that"
+        refuse(positive is None, one)
+        both = "negative names values, negative_rest all others; give one"
+        refuse(negative and negative_rest, both)
+        for value in (positive, *negative):
+            absent = f"{where}: no label is {quoted(value)}; there is {self.listing}"
+            refuse(_key(value) not in self.keys, absent)
+        others = set(map(_key, negative))
+        same = f"{where}: {quoted(positive)} is both positive and negative"
+        refuse(_key(positive) in others, same)
+        refuse(
+            len(self.keys) > 2 and not negative and not negative_rest,
+            f"{where} holds {len(self.keys)} values: {self.listing}; give negative=VALUE for each that stands "
+            f"against {quoted(positive)}, or negative_rest=True for all others",
+        )
+        rest = np.nan if negative else 0
+        marks = [1 if key == _key(positive) else 0 if key in others else rest for key in self.keys]
+        return np.array([*marks, np.nan])
 
 
 def as_events(
@@ -397,9 +397,9 @@ def as_events(
     *against: Any,
 ) -> np.ndarray:
     """1 for an event, 0 for none, NaN if missing or another value; `against`: negative, negative_rest."""
-    values = _fold(cells, na)
+    values = _Values(cells, na)
     if positive is not None:
-        return _marks(where, values, positive, *against)[values.codes]
+        return values.marks(where, positive, *against)[values.codes]
     words = f"{where} must be 1, true, yes or dead for an event, else 0, false, no or alive"
     cure = "name the value of an event with --event-value (in Python see select_labels)"
     is_other = not _EVENT.union(_NO_EVENT).issuperset(values.keys)

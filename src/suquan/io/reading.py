@@ -1,28 +1,28 @@
-"""Reading tables: at once, or in blocks of samples with bounded memory.
+"""Read tables: at once, or in blocks of samples.
 
-Every kind is opened as a `Source` by the function of its format; here its rows are made samples.
+Every kind is opened as a `Source` by the function of its format; here its blocks are checked and put together.
 """
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from suquan.io._cells import label_array, text_array
+from suquan.io._cells import label_array
 from suquan.io._delimited import open_delimited
-from suquan.io._errors import TableError, file_errors, listed, refuse
+from suquan.io._errors import TableError, file_errors, listed, quoted, refuse
 from suquan.io._headed import open_gct, open_series_matrix
-from suquan.io._kinds import DELIMITERS, kind_of_file
-from suquan.io._matrices import open_h5ad
+from suquan.io._kinds import kind_of_file
+from suquan.io._matrices import AnnDataMatrix, matrix_tables
 from suquan.io._npz import open_npz
 from suquan.io._parquet import open_parquet
-from suquan.io._source import Block, ReadOptions, Source, Tiles, rows_at_once
-from suquan.io._table import Table, as_names
-from suquan.io._text import TextFile
+from suquan.io._source import ReadOptions, Source, rows_at_once
+from suquan.io._table import Table, cut_table, join_tables
+from suquan.io._text import DIALECTS, TextFile
 
-OPENERS = {"h5ad": open_h5ad, "npz": open_npz, "parquet": open_parquet}
 TEXT_OPENERS = {
     "csv": open_delimited,
     "tsv": open_delimited,
@@ -90,10 +90,13 @@ def read_table(
     """
     options = _options(samples, sample_names, label_columns, ignore_columns, layer)
     source = open_source(path, options)
-    with file_errors(source.path):
-        blocks = list(source.blocks())
-        refuse(not blocks, "holds a header and no rows")
-        return _table(source, Block.join(blocks, source.orientation), slice(None), label_array)
+    tables = list(_tables(Path(path), source))
+    with file_errors(path):
+        table = _contiguous(join_tables(tables))
+    if source.kind not in ("csv", "tsv") or source.orientation == "columns":
+        return table
+    labels = {name: label_array(column.tolist()) for name, column in table.labels.items()}
+    return replace(table, labels=labels)
 
 
 def iter_row_blocks(
@@ -108,9 +111,8 @@ def iter_row_blocks(
 ) -> Iterator[Table]:
     r"""Read a table in blocks of samples, with bounded memory.
 
-    Where samples lie in rows the file is read once, a block at a time. Where they lie in columns the values
-    pass through a temporary file of 8 bytes per value (in ``tempfile.gettempdir()``) before the first block
-    comes. In either case memory holds a block and a buffer of a few tens of MiB, and the names.
+    Where samples lie in rows of a CSV, TSV, Parquet or h5ad file, memory holds a block, a buffer of a few tens
+    of MiB, and the names. Any other file is read whole.
 
     Parameters
     ----------
@@ -139,9 +141,7 @@ def iter_row_blocks(
     if rows_per_block is not None and rows_per_block < 1:
         raise ValueError(f"rows_per_block must be positive, got {rows_per_block}")
     options = _options(samples, sample_names, label_columns, ignore_columns, layer)
-    source = open_source(path, options)
-    blocks = _sample_blocks if source.orientation == "rows" else _turned_blocks
-    return blocks(source, rows_per_block)
+    return _regroup(_tables(Path(path), open_source(path, options)), rows_per_block)
 
 
 def _options(samples, sample_names, label_columns, ignore_columns, layer) -> ReadOptions:
@@ -170,84 +170,63 @@ def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
         is_elsewhere = options.samples not in ("auto", place)
         refuse(is_elsewhere, f"a {kind} file has its samples in {place}; leave samples out")
         if kind in TEXT_OPENERS:
-            text = TextFile(path, gzipped, DELIMITERS[kind])
+            text = TextFile(path, gzipped, DIALECTS[kind])
             source = TEXT_OPENERS[kind](text, kind, options)
         else:
             source = OPENERS[kind](path, kind, options)
-        named = options.in_terms_of(source.labels).label_columns
-        absent = listed(name for name in named if name not in source.labels)
-        found = listed(source.labels) or "none"
-        refuse(kind in OWN_PLACE and absent, f"there is no label {absent}; there is {found}")
+        if source.label_names is not None:
+            named = options.in_terms_of(source.label_names).label_columns
+            absent = listed(name for name in named if name not in source.label_names)
+            found = listed(source.label_names) or "none"
+            refuse(absent, f"there is no label {absent}; there is {found}")
     return source
 
 
-# ------------------------------------------------------------------------------------------------- tables
+def _open_h5ad(path: Path, kind: str, options: ReadOptions) -> Source:
+    matrix = AnnDataMatrix.open(path, options)
+    return Source(kind, "rows", partial(matrix_tables, matrix), label_names=list(matrix.names()[2]))
 
 
-def _table(source: Source, block: Block, part: slice, as_label=text_array) -> Table:
-    """A block as a table; `part` is the place of its samples among those of the source."""
-    labels = {name: column[part] for name, column in source.labels.items()}
-    for name, column in block.labels.items():
-        is_written = source.kind in DELIMITERS  # the cells as they are in the file
-        labels[name] = as_label(column.tolist()) if is_written else column
-    values: np.ndarray = block.values
-    samples: Any = block.names
-    features: Any = source.column_names
-    if source.orientation == "columns":
-        samples, features, values = source.column_names[part], block.names, values.T
-    values = np.ascontiguousarray(values)
-    side = source.stored_orientation or source.orientation
-    table = Table(values, samples, features, labels, side, source.kind)
-    infinite = np.argwhere(np.isinf(values))
-    if len(infinite):
-        i, j = infinite[0]
-        raise TableError(
-            f"{listed([samples[i]])}, feature {listed([features[j]])}: the value is "
-            "infinite; a table holds finite numbers and missing values"
-        )
-    return table
+OPENERS = {"h5ad": _open_h5ad, "npz": open_npz, "parquet": open_parquet}
 
 
-def _sample_blocks(source: Source, n_rows: int | None) -> Iterator[Table]:
-    """Blocks of samples that lie in rows."""
-    n_rows = n_rows or rows_at_once(len(source.column_names))
+def _tables(path: Path, source: Source) -> Iterator[Table]:
+    """The blocks of samples of a file, with different names and finite values."""
     seen: set[str] = set()
-    with file_errors(source.path):
-        for block in _regroup(source.blocks(), n_rows):
-            names = block.names.tolist()
-            as_names([*sorted(seen.intersection(names)), *names], "sample")
-            yield _table(source, block, slice(len(seen), len(seen) + len(names)))
+    with file_errors(path):
+        for table in source.tables():
+            names = table.sample_names.tolist()
+            repeated = listed(sorted(seen.intersection(names)))
+            refuse(repeated, f"sample names: {repeated} occurs more than once; names must differ")
             seen.update(names)
+            infinite = np.argwhere(np.isinf(table.values))
+            if len(infinite):
+                i, j = infinite[0]
+                raise TableError(
+                    f"{quoted(names[i])}, feature {quoted(table.feature_names[j])}: the value is "
+                    "infinite; a table holds finite numbers and missing values"
+                )
+            yield table
         refuse(not seen, "holds a header and no rows")
 
 
-def _regroup(blocks: Iterator[Block], n_rows: int) -> Iterator[Block]:
-    """The same rows in blocks of n_rows, fewer in the last."""
-    waiting: list[Block] = []
+def _regroup(tables: Iterator[Table], n_rows: int | None) -> Iterator[Table]:
+    """Cut blocks anew, with n_rows samples in all but the last."""
+    waiting: list[Table] = []
     count = 0
-    for block in blocks:
-        waiting.append(block)
-        count += len(block.names)
-        while count >= n_rows:
-            joined = Block.join(waiting)
-            yield joined.rows(0, n_rows)
-            waiting, count = [joined.rows(n_rows, None)], count - n_rows
+    for table in tables:
+        waiting.append(table)
+        count += table.n_samples
+        size = n_rows or rows_at_once(table.n_features)
+        if count >= size:
+            joined, end = join_tables(waiting), count - count % size
+            for start in range(0, end, size):
+                yield _contiguous(cut_table(joined, start, start + size))
+            waiting, count = [cut_table(joined, end, count)], count - end
     if count:
-        yield Block.join(waiting)
+        yield _contiguous(join_tables(waiting))
 
 
-def _turned_blocks(source: Source, n_samples: int | None) -> Iterator[Table]:
-    """Blocks of samples that lie in columns, turned through a temporary file."""
-    names: list[np.ndarray] = []
-    with file_errors(source.path), Tiles() as tiles:
-        as_names(source.column_names, "sample")
-        for block in source.blocks():
-            names.append(block.names)
-            tiles.add(block.values)
-        refuse(not names, "holds a header and no rows")
-        features = np.concatenate(names)
-        step = n_samples or rows_at_once(len(features))
-        for start in range(0, len(source.column_names), step):
-            part = slice(start, min(start + step, len(source.column_names)))
-            values = tiles.columns(part.start, part.stop).T
-            yield _table(source, Block(features, values, {}), part)
+def _contiguous(table: Table) -> Table:
+    """The same with samples one after the other in memory."""
+    return replace(table, values=np.ascontiguousarray(table.values))

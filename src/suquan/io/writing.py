@@ -1,32 +1,31 @@
-"""Writing tables: at once, or in blocks of samples with bounded memory."""
+"""Write tables: at once, or in blocks of samples; here are the writers of CSV, TSV and GCT, too.
 
+A writer of blocks is a context manager, which gives a function that takes them; what it opened is closed when
+it ends. `blocks` writes Dask arrays through the same `TableWriter`.
+"""
+
+import csv
+import gzip
+import io
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from suquan._files import replaced
-from suquan.io._errors import file_errors, listed, refuse
-from suquan.io._headed import write_gct
+from suquan.io._errors import TableError, file_errors, listed, refuse
 from suquan.io._kinds import KNOWN, TEXT_KINDS, kind_of_name
-from suquan.io._matrices import write_h5ad
+from suquan.io._matrices import anndata_writer
 from suquan.io._npz import write_npz
-from suquan.io._parquet import write_parquet_columns, write_parquet_rows
-from suquan.io._sinks import Target, Writer, write_text_columns, write_text_rows
-from suquan.io._table import Table
+from suquan.io._parquet import parquet_writer, write_parquet_columns
+from suquan.io._table import Table, header_of, join_tables
+from suquan.io._text import DIALECTS, Dialect
 
-# The writer of every kind for samples in rows, and for samples in columns.
-WRITERS: dict[str, tuple[Callable[[Target], Writer], Callable[[Target], Writer]]] = {
-    "csv": (write_text_rows, write_text_columns),
-    "tsv": (write_text_rows, write_text_columns),
-    "parquet": (write_parquet_rows, write_parquet_columns),
-    "gct": (write_gct, write_gct),
-    "h5ad": (write_h5ad, write_h5ad),
-    "npz": (write_npz, write_npz),
-}
+MISSING_CELL = "NA"
 
 
 def write_table(table: Table, path: str | os.PathLike) -> None:
@@ -59,10 +58,9 @@ def write_table(table: Table, path: str | os.PathLike) -> None:
 
 
 class TableWriter(AbstractContextManager):
-    """Write a table in blocks of samples, with bounded memory.
+    """Write a table in blocks of samples.
 
-    Where samples go in columns, and for npz files, the values wait in a temporary file in the folder of the
-    output, without a name, until the last block has come.
+    Memory holds a block; where samples go in columns, and for npz and GCT files, the whole table.
 
     Parameters
     ----------
@@ -87,16 +85,21 @@ class TableWriter(AbstractContextManager):
 
     def __init__(self, path: str | os.PathLike, *, orientation: str = "rows"):
         self.path = Path(path)
-        with file_errors(self.path):
-            self.kind, self._gzipped = kind_of_name(self.path)
-            is_read = self.kind in TEXT_KINDS and "_series_matrix" in self.path.name
-            what = "series matrix files are read, not written"
-            refuse(is_read, f"{what}; choose another kind ({KNOWN})")
-            check_destination(self.path)
         if orientation not in ("rows", "columns"):
             raise ValueError(f"orientation must be 'rows' or 'columns', got {orientation!r}")
         self.orientation = orientation
-        self._target: Target | None = None
+        with file_errors(self.path):
+            if self.path.suffix.lower() == ".zarr":  # which `blocks` sends here
+                self.kind, self._gzipped = "zarr", False
+            else:
+                self.kind, self._gzipped = kind_of_name(self.path)
+                check_destination(self.path)
+            is_read = self.kind in TEXT_KINDS and "_series_matrix" in self.path.name
+            what = "series matrix files are read, not written"
+            refuse(is_read, f"{what}; choose another kind ({KNOWN})")
+        self._work = ExitStack()
+        self._columns: tuple[list[str], list[str]] | None = None
+        self._samples: set[str] = set()
         self._closed = False
 
     def write(self, block: Table) -> None:
@@ -111,52 +114,56 @@ class TableWriter(AbstractContextManager):
             raise ValueError(f"{self.path}: the table is complete; open another writer")
         with file_errors(self.path, UnicodeEncodeError):
             refuse(np.isinf(block.values).any(), "a value is infinite; tables hold finite numbers")
-            target, names = self._target or self._start(block), block.sample_names.tolist()
+            refuse(not block.n_features, "the table has no features")
+            names, columns = block.sample_names.tolist(), block.feature_names.tolist()
+            if self._columns is None:
+                self._columns = columns, list(block.labels)
+                self._add = self._start(block)
             others = "a block has other {} than the first"
-            refuse(target.features != block.feature_names.tolist(), others.format("features"))
-            refuse(list(target.parts) != list(block.labels), others.format("label columns"))
-            repeated = listed(name for name in names if name in target.samples)
+            refuse(columns != self._columns[0], others.format("features"))
+            refuse(list(block.labels) != self._columns[1], others.format("label columns"))
+            repeated = listed(sorted(self._samples.intersection(names)))
             refuse(repeated, f"{repeated} was written before; names must differ")
-            target.samples.update(dict.fromkeys(names))
-            for name, column in block.labels.items():
-                target.parts[name].append(column)
-            self._writer.send(block)
+            self._samples.update(names)
+            self._add(block)
 
-    def _start(self, block: Table) -> Target:
-        """Start the writer of the kind, with what the first block says."""
-        refuse(not block.n_features, "the table has no features")
-        self._target = Target(
-            self.path,
-            self.kind,
-            self._gzipped,
-            block.feature_names.tolist(),
-            block.values.dtype,
-            {name: [] for name in block.labels},
-        )
-        self._writer = _in_place(WRITERS[self.kind][self.orientation == "columns"], self._target)
-        next(self._writer)
-        return self._target
+    def _start(self, first: Table) -> Callable[[Table], None]:
+        """Start the writer of the kind on a temporary file, which takes its place at the end."""
+        new = self._work.enter_context(replaced(self.path))
+        writers: dict[str, Any] = {
+            "parquet": parquet_writer,
+            "h5ad": anndata_writer,
+            "zarr": partial(anndata_writer, kind="zarr"),
+        }
+        whole: dict[str, Any] = {"npz": write_npz, "parquet": write_parquet_columns}
+        if self.kind in TEXT_KINDS:
+            text = self._gzipped, DIALECTS[self.kind]
+            writers[self.kind] = partial(_text_writer, text=text)
+            as_columns = _write_gct if self.kind == "gct" else _write_text_columns
+            whole[self.kind] = partial(as_columns, text=text)
+        if self.kind in ("npz", "gct") or (self.orientation == "columns" and self.kind in whole):
+            return self._work.enter_context(_when_complete(new, whole[self.kind]))
+        return self._work.enter_context(writers[self.kind](new, first))
 
     def close(self) -> None:
         """Complete the file and give it its name."""
         if self._closed:
             return
         self._closed = True
-        try:
-            with file_errors(self.path, UnicodeEncodeError):
-                is_empty = self._target is None or not self._target.samples
-                refuse(is_empty, "there was no sample to write")
-                with suppress(StopIteration):
-                    self._writer.send(None)
-        except BaseException:
-            self.abandon()
-            raise
+        with file_errors(self.path, UnicodeEncodeError):
+            try:
+                refuse(not self._samples, "there was no sample to write")
+            except TableError:
+                self.abandon()
+                raise
+            self._work.close()
 
     def abandon(self) -> None:
         """Throw away what was written."""
         self._closed = True
-        if self._target is not None:
-            self._writer.close()
+        error = _AbandonedError()
+        with suppress(_AbandonedError):
+            self._work.__exit__(type(error), error, None)
 
     def __exit__(self, kind, *_) -> None:
         if kind is None:
@@ -165,10 +172,8 @@ class TableWriter(AbstractContextManager):
             self.abandon()
 
 
-def _in_place(write: Callable[[Target], Writer], target: Target) -> Writer:
-    """Run a writer on a temporary file that takes the target's place at the end."""
-    with replaced(target.path) as new:
-        yield from write(replace(target, path=new))
+class _AbandonedError(Exception):
+    """Ends the writers before the table is complete."""
 
 
 def check_destination(path: Path) -> None:
@@ -177,3 +182,96 @@ def check_destination(path: Path) -> None:
         refuse(path.is_dir(), "this is a directory; give a file")
         is_nowhere = not path.resolve().parent.is_dir()
         refuse(is_nowhere, f"there is no folder {path.parent}; make it first")
+
+
+@contextmanager
+def _when_complete(
+    path: Path, write: Callable[[Table, Path], None]
+) -> Iterator[Callable[[Table], None]]:
+    """Collect the blocks of a format that can be written only when all samples are known."""
+    blocks: list[Table] = []
+    yield blocks.append
+    write(join_tables(blocks), path)
+
+
+# ---------------------------------------------------------------------------------------------------- text
+
+Text = tuple[bool, Dialect]
+
+
+@contextmanager
+def _text_rows(path: Path, text: Text) -> Iterator[Any]:
+    """A writer of rows, plain or gzip-compressed."""
+    gzipped, dialect = text
+    with ExitStack() as files:
+        file: Any = files.enter_context(path.open("wb"))
+        if gzipped:
+            # No name and no time inside, so that the same table gives the same bytes.
+            file = gzip.GzipFile("", "wb", fileobj=file, mtime=0, compresslevel=4)
+        lines = files.enter_context(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+        options: dict[str, Any] = {"delimiter": dialect.delimiter, "lineterminator": "\n"}
+        if not dialect.quoted:
+            options |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
+        try:
+            yield csv.writer(lines, **options)
+        except csv.Error as error:
+            raise TableError(
+                f"a name holds a tab or a line break ({error}); this kind of file has no quotes; rename it"
+            ) from None
+
+
+@contextmanager
+def _text_writer(path: Path, first: Table, text: Text) -> Iterator[Callable[[Table], None]]:
+    """Write samples in rows: name, labels, values."""
+    header = header_of(first, "sample")
+    with _text_rows(path, text) as out:
+        out.writerow(header)
+
+        def add(block: Table) -> None:
+            labels = [_label_cells(column) for column in block.labels.values()]
+            for i, name in enumerate(block.sample_names.tolist()):
+                cells = [column[i] for column in labels]
+                out.writerow([name, *cells, *_number_cells(block.values[i])])
+
+        yield add
+
+
+def _write_text_columns(table: Table, path: Path, text: Text) -> None:
+    """Write samples in columns: label rows, then a row for every feature."""
+    header_of(table, "")  # refuses a label that is called like a feature
+    with _text_rows(path, text) as out:
+        samples = table.sample_names.tolist()
+        out.writerow(["" if "feature" in samples else "feature", *samples])
+        for name, column in table.labels.items():
+            out.writerow([name, *_label_cells(column)])
+        for j, name in enumerate(table.feature_names.tolist()):
+            out.writerow([name, *_number_cells(table.values[:, j])])
+
+
+def _write_gct(table: Table, path: Path, text: Text) -> None:
+    """Write version 1.2, which has samples in columns and no place for labels."""
+    cure = "write .tsv or .parquet, or leave the labels out"
+    refuse(table.labels, f"a GCT file has no place for labels ({listed(table.labels)}); {cure}")
+    first = ["Name", "Description"]
+    taken = listed(sorted({*first}.intersection(table.sample_names.tolist())))
+    refuse(taken, f"{taken} is a column of its own in a GCT file; rename the sample")
+    with _text_rows(path, text) as out:
+        out.writerow(["#1.2"])
+        out.writerow([table.n_features, table.n_samples])
+        out.writerow([*first, *table.sample_names.tolist()])
+        for j, name in enumerate(table.feature_names.tolist()):
+            out.writerow([name, "na", *_number_cells(table.values[:, j])])
+
+
+def _number_cells(values: np.ndarray) -> list:
+    """Python floats, which are written by their shortest exact form; NA where missing."""
+    return [MISSING_CELL if cell != cell else cell for cell in values.astype(np.float64).tolist()]
+
+
+def _label_cells(column: np.ndarray) -> list:
+    """Label cells: numbers as numbers (whole ones without a point), NA where missing."""
+    if column.dtype.kind != "f":
+        return [cell or MISSING_CELL for cell in column.tolist()]
+    cells = _number_cells(column)
+    whole = [isinstance(c, float) and c.is_integer() and abs(c) < 2**53 for c in cells]
+    return [int(cell) if is_whole else cell for cell, is_whole in zip(cells, whole, strict=True)]
