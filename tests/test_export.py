@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pathlib
 import re
 import runpy
 import shutil
@@ -297,10 +298,10 @@ def test_a_folder_that_exists_is_refused_and_a_failure_leaves_nothing(tmp_path, 
     with pytest.raises(ValueError, match="QuantileNormalizer normalises and does not score"):
         export_model(normalizer, tmp_path / "new")
 
-    def full(*paths):
+    def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shutil, "copyfile", full)
+    monkeypatch.setattr(pathlib.Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space"):
         export_model(model, tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "there"]
