@@ -49,7 +49,7 @@ ATTRIBUTES = frozenset({
 # What a model was fitted with if its file does not know the parameter, unlike the default of today.
 _BEFORE = {"calibration": None, "n_knots": None}
 # Parameters of earlier versions, on which no prediction depends: a note tells what they were.
-DROPPED = {"selection"}
+_DROPPED = {"selection"}
 _FLOATS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 
 
@@ -63,15 +63,16 @@ class Encoder:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.parts: dict[str, bytes] = {}
-        self._known: dict[Any, dict[str, Any]] = {}
+        self._places: dict[Any, dict[str, Any]] = {}
 
     def estimator(self, estimator: Any) -> dict[str, Any]:
         """Encode class, parameters and fitted attributes, which must fit each other."""
         name = type(estimator).__name__
         if type(estimator) is not ESTIMATORS.get(name):
             raise TypeError(f"model files hold {', '.join(ESTIMATORS)}; got {type(estimator)!r}.")
-        is_attribute = re.compile(r"[a-z][a-z0-9_]*_").fullmatch
-        attributes = {key: value for key, value in vars(estimator).items() if is_attribute(key)}
+        attributes = {
+            k: v for k, v in vars(estimator).items() if re.fullmatch("[a-z][a-z0-9_]*_", k)
+        }
         parameters = estimator.get_params(deep=False)
         encoded = {
             "$": "estimator",
@@ -79,9 +80,9 @@ class Encoder:
             "parameters": {k: self._parameter(estimator, k, v) for k, v in parameters.items()},
             "attributes": {k: self.value(v, k) for k, v in attributes.items()},
         }
-        if unknown := sorted(set(attributes) - ATTRIBUTES):
+        for unknown in sorted(set(attributes) - ATTRIBUTES):
             raise TypeError(
-                f"{unknown[0]} is not an attribute that a fit sets; delete it from the {name} to save that."
+                f"{unknown} is not an attribute that a fit sets; delete it from the {name} to save that."
             )
         try:
             check_fitted_attributes(estimator)
@@ -116,8 +117,7 @@ class Encoder:
 
     def value(self, value: Any, name: str) -> Any:
         """Encode a value; `name` is the parameter or attribute that it belongs to, for the message."""
-        if isinstance(value, np.generic):
-            value = value.item()
+        value = value.item() if isinstance(value, np.generic) else value
         kind = type(value).__name__
         match value:
             case float() if not np.isfinite(value):
@@ -158,26 +158,22 @@ class Encoder:
                 ) from None
             return {"$": "text", "type": text, "values": array.tolist()}
         key = kind, array.shape, array.tobytes()
-        if key not in self._known:
+        if key not in self._places:
             at = f"arrays/{len(self.parts):04d}.csv"
-            columns = (
-                array.reshape(-1, array.shape[-1])
-                if array.size and array.ndim
-                else array.ravel()[None]
-            )
+            n_rows = array.shape[-1] if array.size and array.ndim else array.size
+            columns = array.reshape(-1, n_rows) if array.size else array.reshape(1, 0)
             header = ["place", *[name] * len(columns)]
             self.parts[at] = as_csv(header, range(1, columns.shape[1] + 1), columns)
-            self._known[key] = {"$": "array", "at": at, "type": kind, "shape": list(array.shape)}
-        return self._known[key]
+            self._places[key] = {"$": "array", "at": at, "type": kind, "shape": list(array.shape)}
+        return self._places[key]
 
     def share(self, tables: dict[str, np.ndarray]) -> None:
         """Let arrays with the numbers of one of these tables refer to it, in place of a CSV of their own."""
-        for (kind, _, content), place in self._known.items():
-            for name, table in tables.items():
-                if (table.dtype.name, table.tobytes()) == (kind, content):
-                    del self.parts[place["at"]]
-                    place["at"] = name
-                    break
+        known = {(table.dtype.name, table.tobytes()): name for name, table in tables.items()}
+        for (kind, _, content), place in self._places.items():
+            if name := known.get((kind, content)):
+                del self.parts[place["at"]]
+                place["at"] = name
 
 
 class Decoder:
@@ -191,7 +187,7 @@ class Decoder:
         self._parts, self._arrays = parts, arrays
 
     def value(self, encoded: Any) -> Any:
-        """Value of JSON."""
+        """Decode a value."""
         match encoded:
             case list():
                 return [self.value(item) for item in encoded]
@@ -219,22 +215,19 @@ class Decoder:
         return encoded
 
     def _estimator(self, encoded: dict[str, Any]) -> Any:
-        """Estimator; parameters that the file does not have, as that of an older version, get their default."""
+        """Decode an estimator; parameters that an older file does not have get their default."""
         name, attributes = encoded["class"], encoded["attributes"]
         is_known = isinstance(name, str) and name in ESTIMATORS
         require(is_known, f"unknown estimator {name!r}", f"known are {', '.join(ESTIMATORS)}.")
-        has = set(inspect.signature(ESTIMATORS[name]).parameters)
+        has = inspect.signature(ESTIMATORS[name]).parameters.keys()
         parameters = {key: self.value(value) for key, value in encoded["parameters"].items()}
-        for key in (DROPPED - has) & parameters.keys():
+        for key in _DROPPED & parameters.keys() - has:
             note = f"{key} was {parameters.pop(key)!r}; suquan {__version__} has no such parameter."
             self.notes += [note] * (note not in self.notes)
         unknown = [f"parameter {key!r}" for key in sorted(parameters.keys() - has)]
         unknown += [f"attribute {key!r}" for key in sorted(attributes.keys() - ATTRIBUTES)]
-        require(
-            not unknown,
-            f"{name} of suquan {__version__} has no {' or '.join(unknown[:1])}, but the model has",
-            "update suquan.",
-        )
+        problem = f"{name} of suquan {__version__} has no {''.join(unknown[:1])}, but the model has"
+        require(not unknown, problem, "update suquan.")
         before = {key: value for key, value in _BEFORE.items() if key in has}
         estimator = ESTIMATORS[name](**before | parameters)
         for key, value in attributes.items():

@@ -1,4 +1,4 @@
-"""Model files of schemas 1 to 4, whose arrays are .npy, as `suquan.persistence` reads those of today."""
+"""Model files of schemas 1 to 4, whose arrays are .npy: a header in the form of today and arrays come out."""
 
 import io
 import math
@@ -14,33 +14,30 @@ _TEXT = {"o": "object", "v": "T", "U": "U"}  # first letters of "object", "varia
 def convert(
     header: dict[str, Any], parts: dict[str, bytes]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header in the form of today, and the arrays that it refers to."""
+    """Convert the header, and read the arrays that it refers to."""
     arrays = {name: _from_npy(name, data) for name, data in parts.items()}
-    strings = header["strings"]
-    for values in strings:
-        as_text(values, "object")
 
     def renew(value: Any) -> Any:
-        if isinstance(value, list):
-            return [renew(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        if value.get("$") != "strings":
-            return {key: renew(item) for key, item in value.items()}
-        place, kind = value["at"], _TEXT[value["type"][:1]]
-        name = f"{kind} {place}"
-        if name not in arrays:
-            arrays[name] = as_text(strings[place], kind)
-        return {"$": "array", "at": name}
+        match value:
+            case list():
+                return [renew(item) for item in value]
+            case {"$": "strings", "at": place, "type": kind}:
+                name = f"{kind[:1]} {place}"
+                if name not in arrays:
+                    arrays[name] = as_text(header["strings"][place], _TEXT[kind[:1]])
+                return {"$": "array", "at": name}
+            case dict():
+                return {key: renew(item) for key, item in value.items()}
+        return value
 
-    return {**header, **{name: renew(header[name]) for name in ("estimator", "training")}}, arrays
+    return header | {name: renew(header[name]) for name in ("estimator", "training")}, arrays
 
 
 def _from_npy(name: str, data: bytes) -> np.ndarray:
     """Array of an npy member whose header agrees with its size; nothing is allocated on a claim."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
-    require(version == (1, 0), f"{name} has an unknown version of the npy format", "update suquan.")
+    require(version == (1, 0), f"{name} has an unknown version of the npy format")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
     require(dtype.kind in "biuf", f"{name} holds {dtype}, not numbers")
     rest = file.read()
