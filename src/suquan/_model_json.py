@@ -1,7 +1,7 @@
 """An estimator in, JSON and CSV out, and back: what a model file holds in place of a pickle.
 
-`suquan.persistence` writes and reads the file. Numbers, text, lists and dicts become JSON; an array becomes a CSV,
-its own or one of those for scorers; an estimator becomes its class, parameters and attributes.
+`suquan.persistence` writes and reads the file. Numbers, text, lists and dicts become JSON; an array becomes a
+CSV, its own or one of those for scorers; an estimator becomes its class, parameters and attributes.
 """
 
 import inspect

@@ -1,9 +1,9 @@
 """Saved models: one file that holds data alone, and gives the same predictions bit for bit.
 
-A fitted estimator goes in and comes out. A model file (``.suquan``) is a zip of what :mod:`suquan.export` writes,
-and of ``estimator.json``: versions, class, parameters, fitted attributes and training summary. Every array is a
-CSV, everything else is JSON. Reading executes nothing: the classes are those of this library, all else is numbers
-and text. The checksums find damage; they do not tell who wrote the file. See docs/design/model_files.md.
+A fitted estimator goes in and comes out. A model file (``.suquan``) is a zip of what `suquan.export` writes and
+of ``estimator.json``: versions, class, parameters, attributes, training summary. Every array is a CSV, all else
+is JSON. Reading executes nothing, and makes objects of this library alone. The checksums find damage; they
+do not tell who wrote the file. See docs/design/model_files.md.
 """
 
 import csv
@@ -80,20 +80,18 @@ def save_model(estimator: Any, path: Any, *, summary: dict[str, Any] | None = No
 
     Raises
     ------
-    NotFittedError
-        If the estimator is not fitted.
+    NotFittedError, suquan.persistence.ModelFileError
+        If the estimator is not fitted, or its fitted attributes do not fit each other.
     TypeError
         If it is not one of this library, or holds something else than numbers and text, such as a loss or
         a method of your own.
-    suquan.persistence.ModelFileError
-        If its fitted attributes do not fit each other.
 
     Warns
     -----
     UserWarning
-        If a parameter cannot be kept as it is. Of a function or distribution as target, its values are
-        kept; a scorer, a random generator or a splitter that is not one of scikit-learn's K-folds is noted
-        and loads as the default. None of it changes a prediction.
+        If a parameter cannot be kept as it is. A function or distribution as target is kept by its values; a
+        scorer, a random generator or a splitter other than scikit-learn's K-folds loads as the default. No
+        prediction depends on it.
 
     Examples
     --------
