@@ -29,13 +29,11 @@ ESTIMATORS: dict[str, Any] = {
         *(SuquanClassifierCV, SuquanRegressorCV, SuquanCox, SuquanCoxCV),
     )
 }
-# Splitters that numbers describe; made again from them at load.
+# Splitters are made again from their parameters at load.
 SPLITTERS: dict[str, Any] = {"RepeatedGroupFolds": RepeatedGroupFolds} | {
     name: getattr(splitting, name)
-    for name in (
-        *("GroupKFold", "KFold", "LeaveOneOut", "PredefinedSplit", "RepeatedKFold"),
-        *("RepeatedStratifiedKFold", "StratifiedGroupKFold", "StratifiedKFold"),
-    )
+    for name in splitting.__all__
+    if name.endswith(("Fold", "Out", "Split"))
 }
 # All that fits set. A file with another one was written by a newer version, or altered.
 ATTRIBUTES = frozenset({

@@ -115,11 +115,11 @@ def align_features(
     feature_names : array-like of shape (n_given,), default=None
         None: the columns of the data frame `X`.
     max_lost : float, default=0.5
-        Largest share of Σ|w| (over all classes and targets) that the missing features may carry. For a
-        normaliser, which has no w, the largest share of its features.
+        Largest share of Σ|w| (over all classes and targets; for a normaliser, of its features) that may be
+        missing.
     training : (X, y), default=None
-        Training samples, a data frame or an array with the model's features in their order, and their labels or
-        None: then the result also tells how far their scores move when the same features are dropped there.
+        Training samples with the model's features, and their labels or None: the result then tells how far
+        their scores move when the same features are dropped there.
 
     Returns
     -------
@@ -128,8 +128,8 @@ def align_features(
     Raises
     ------
     ValueError
-        If more is lost or no feature is there, names are repeated, the model has no names and another number
-        of features, or the training samples lack features too or have other labels than the model.
+        If more is lost, names are repeated, the model has no names and another number of features, or the
+        training samples lack features or have other labels than the model.
 
     Warns
     -----

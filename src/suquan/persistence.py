@@ -90,7 +90,7 @@ def save_model(estimator: Any, path: Any, *, summary: dict[str, Any] | None = No
     -----
     UserWarning
         If a parameter cannot be kept as it is. A function or distribution as target is kept by its values; a
-        scorer, a random generator or a splitter other than scikit-learn's K-folds loads as the default. No
+        scorer, a random generator or a splitter other than scikit-learn's loads as the default. No
         prediction depends on it.
 
     Examples
