@@ -129,19 +129,13 @@ def read_container(
 
 
 def _check_members(members: list[zipfile.ZipInfo], size: int) -> str:
-    """Name of the header; refuses names and sizes that no model file has before anything is read."""
+    """Name of the header; refuses sizes that no model file has before anything is read."""
     sizes = {member.filename: member.file_size for member in members}
     for member in members:
         name, packed, full = member.filename, member.compress_size, member.file_size
-        require(
-            _NAMES.fullmatch(name),
-            f"unexpected member {name!r}: model files hold none of this name",
-        )
         is_plain = member.compress_type == zipfile.ZIP_STORED and packed == full
-        require(
-            is_plain,
-            f"member {name!r} is compressed, {packed} bytes for {full}; model files never are",
-        )
+        problem = f"member {name!r} is compressed, {packed} bytes for {full}; model files never are"
+        require(is_plain, problem)
     require(len(sizes) == len(members), "two members have the same name")
     fits = sum(sizes.values()) <= size
     require(fits, f"the members claim more bytes than the {size} of the file")
@@ -159,8 +153,10 @@ def _digest(data: bytes) -> str:
 def _check_digests(parts: dict[str, bytes], recorded: Any) -> None:
     """Refuse members that are not the recorded ones."""
     require(isinstance(recorded, dict), "the header of the model lists no members")
-    odd = sorted(parts.keys() ^ recorded.keys())
-    problem = f"the members of the file and the list in its header differ, first at {odd[:1]}"
+    odd = sorted(
+        parts.keys() ^ recorded.keys() | {name for name in parts if not _NAMES.fullmatch(name)}
+    )
+    problem = f"the members of the file are not those of a model, or not listed, first {odd[:1]}"
     require(not odd, f"{problem}: the file was altered", _COPY)
     for name, data in parts.items():
         problem = f"the SHA-256 of {name} is not the recorded one: the file was damaged or altered"
