@@ -246,7 +246,8 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
         whole = align_features(model, X, max_lost=0.0)
     except ValueError as error:
         raise ValueError(f"training samples: {error}") from error
-    without = np.where(found, whole.values.astype(np.float64), np.nan)
+    without = whole.values.astype(np.float64)
+    without[:, ~found] = np.nan
     pairs = [
         (whole.model, whole.values),
         (_nameless(model, skip_missing=not found.all()), without),
