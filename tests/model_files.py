@@ -66,15 +66,15 @@ def header_of(parts):
     return "estimator.json" if "estimator.json" in parts else "model.json"
 
 
-def change_header(path, change, **changed):
-    """The file with another header and other members, the checksums made right."""
+def change_header(path, change, *, listed=False, **changed):
+    """The file with another header and other members, the checksums made right; new ones may be listed."""
     parts = members(path) | changed
     main = header_of(parts)
     header = json.loads(parts[main])
     change(header)
-    listed = header.get("members" if main == "estimator.json" else "arrays")
-    for name in listed if isinstance(listed, dict) else ():
-        listed[name] = hashlib.sha256(parts[name]).hexdigest()
+    digests = header.get("members" if main == "estimator.json" else "arrays")
+    for name in {**digests, **(changed if listed else {})} if isinstance(digests, dict) else ():
+        digests[name] = hashlib.sha256(parts[name]).hexdigest()
     parts[main] = json.dumps(header).encode()
     parts[f"{main}.sha256"] = hashlib.sha256(parts[main]).hexdigest().encode()
     return write(path, parts)
