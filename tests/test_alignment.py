@@ -12,21 +12,19 @@ from suquan import align_features
 NAMES = [f"gene{j}" for j in range(30)]
 
 
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 30))
-    y = np.where(X @ rng.normal(size=30) > 0, "case", "control")
-    return pd.DataFrame(np.exp(X), columns=NAMES), y
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=(60, 30))
+X = pd.DataFrame(np.exp(Z), columns=NAMES)
+Y = np.where(RNG.normal(size=30) @ Z.T > 0, "case", "control")
+U = Z.sum(axis=1)
 
 
 @pytest.fixture(scope="module")
-def model(data):
-    return suquan.SuquanClassifier(random_state=0).fit(*data)
+def model():
+    return suquan.SuquanClassifier(random_state=0).fit(X, Y)
 
 
-def test_features_in_another_order_and_extra_ones_change_nothing(data, model):
-    X, _ = data
+def test_features_in_another_order_and_extra_ones_change_nothing(model):
     shuffled = X.iloc[:, np.random.default_rng(1).permutation(30)].assign(other=1e9, more=-1e9)
     aligned = align_features(model, shuffled)
     assert_array_equal(aligned.values, X)
@@ -36,8 +34,7 @@ def test_features_in_another_order_and_extra_ones_change_nothing(data, model):
     assert_array_equal(aligned.model.decision_function(aligned.values), model.decision_function(X))
 
 
-def test_missing_features_are_skipped_and_the_lost_weight_is_told(data, model):
-    X, _ = data
+def test_missing_features_are_skipped_and_the_lost_weight_is_told(model):
     share = np.abs(model.coef_[0]) / np.abs(model.coef_).sum()
     gone = np.argsort(share)[:4]
     with pytest.warns(
@@ -48,7 +45,7 @@ def test_missing_features_are_skipped_and_the_lost_weight_is_told(data, model):
     assert sorted(aligned.missing) == sorted(NAMES[j] for j in gone)
     filled = X.to_numpy(copy=True)
     filled[:, gone] = np.nan
-    by_rule = suquan.SuquanClassifier(random_state=0, missing="ignore").fit(*data)
+    by_rule = suquan.SuquanClassifier(random_state=0, missing="ignore").fit(X, Y)
     assert_array_equal(
         aligned.model.predict_proba(aligned.values),
         by_rule.predict_proba(pd.DataFrame(filled, columns=NAMES)),
@@ -57,8 +54,7 @@ def test_missing_features_are_skipped_and_the_lost_weight_is_told(data, model):
     assert hasattr(model, "feature_names_in_")
 
 
-def test_a_missing_feature_counts_as_its_training_mean(data, model):
-    X, y = data
+def test_a_missing_feature_counts_as_its_training_mean(model):
     Z, w = model.transform(X), model.coef_[0]
     mean, gone = Z.mean(axis=0), [3, 8, 20]
     new = X.drop(columns=[NAMES[j] for j in gone])
@@ -82,10 +78,8 @@ def test_a_missing_feature_counts_as_its_training_mean(data, model):
         ("matrix", "values", {}),
     ],
 )
-def test_what_missing_features_may_do_to_the_score_is_told(data, method, task, options):
-    X, y = data
-    u = np.log(X.to_numpy()).sum(axis=1)
-    labels = {"two": y, "three": np.digitize(u, [-2, 2]), "values": np.round(np.exp(u / 8))}[task]
+def test_what_missing_features_may_do_to_the_score_is_told(method, task, options):
+    labels = {"two": Y, "three": np.digitize(U, [-2, 2]), "values": np.round(np.exp(U / 8))}[task]
     kind = suquan.SuquanRegressor if task == "values" else suquan.SuquanClassifier
     model = kind(method, alpha=0.05, **options).fit(X, labels)
     gone = np.array([0, 7, 12, 25])
@@ -107,10 +101,8 @@ def test_what_missing_features_may_do_to_the_score_is_told(data, method, task, o
 
 
 @pytest.mark.parametrize("task", ["two", "three", "values"])
-def test_training_samples_tell_what_the_missing_features_are_worth(data, task):
-    X, y = data
-    u = np.log(X.to_numpy()).sum(axis=1)
-    labels = {"two": y, "three": np.digitize(u, [-2, 2]), "values": u}[task]
+def test_training_samples_tell_what_the_missing_features_are_worth(task):
+    labels = {"two": Y, "three": np.digitize(U, [-2, 2]), "values": U}[task]
     kind = suquan.SuquanRegressor if task == "values" else suquan.SuquanClassifier
     model = kind("fixed", alpha=0.1).fit(X, labels)
     third = NAMES[::3]
@@ -121,19 +113,17 @@ def test_training_samples_tell_what_the_missing_features_are_worth(data, task):
     dropped = X.copy()
     dropped[third] = np.nan
     without = kind("fixed", alpha=0.1, missing="ignore").fit(X, labels)
+    predict = "predict" if task == "values" else "decision_function"
+    before, after = getattr(model, predict)(X), getattr(without, predict)(dropped)
     if task == "values":
-        before, after = model.predict(X), without.predict(dropped)
-        expected = [r2_score(labels, before), r2_score(labels, after)]
-        rho = np.corrcoef(before, after)[0, 1]
+        expected = [r2_score(labels, scores) for scores in (before, after)]
     elif task == "two":
-        before, after = model.decision_function(X), without.decision_function(dropped)
-        expected = [roc_auc_score(y == "control", scores) for scores in (before, after)]
-        rho = np.corrcoef(before, after)[0, 1]
+        expected = [roc_auc_score(Y == "control", scores) for scores in (before, after)]
     else:
-        before, after = model.decision_function(X), without.decision_function(dropped)
         chances = model.predict_proba(X), without.predict_proba(dropped)
         expected = [roc_auc_score(labels, each, multi_class="ovr") for each in chances]
-        rho = np.mean([np.corrcoef(before[:, k], after[:, k])[0, 1] for k in range(3)])
+    both = np.reshape(before, (60, -1)).T, np.reshape(after, (60, -1)).T
+    rho = np.mean([np.corrcoef(*scores)[0, 1] for scores in zip(*both, strict=True)])
     shift = aligned.training
     assert shift.scoring == {"two": "roc_auc", "three": "roc_auc_ovr", "values": "r2"}[task]
     assert_allclose([shift.score, shift.score_without], expected)
@@ -144,37 +134,34 @@ def test_training_samples_tell_what_the_missing_features_are_worth(data, task):
     assert f"correlate by {rho:.4f}" in str(shift)
 
 
-def test_training_samples_may_lack_labels_and_nothing_may_be_missing(data, model):
-    X, y = data
+def test_training_samples_may_lack_labels_and_nothing_may_be_missing(model):
     with pytest.warns(UserWarning, match="1 of the model's 30"):
         shift = align_features(model, X.iloc[:, 1:], training=(X.to_numpy(), None)).training
     assert shift.scoring is None
     assert "AUC" not in str(shift)
     assert align_features(model, X).training is None
-    whole = align_features(model, X, training=(X, y)).training
+    whole = align_features(model, X, training=(X, Y)).training
     assert whole.score == whole.score_without
     assert_allclose(whole.correlation, 1.0)
     with pytest.raises(ValueError, match=r"30 features .*correlate by .*AUC .*at most 0.0% may be"):
-        align_features(model, X.iloc[:, 1:], max_lost=0.0, training=(X, y))
+        align_features(model, X.iloc[:, 1:], max_lost=0.0, training=(X, Y))
 
 
-def test_training_samples_that_do_not_fit_are_refused(data, model):
-    X, y = data
+def test_training_samples_that_do_not_fit_are_refused(model):
     for training, match in [
-        ((X.iloc[:, 1:], y), "training samples: 1 of the model's 30 features"),
-        ((X, y[1:]), "59 labels for 60 samples"),
-        ((X, np.where(y == "case", "ill", "well")), r"labels are \['ill', 'well'\]"),
+        ((X.iloc[:, 1:], Y), "training samples: 1 of the model's 30 features"),
+        ((X, Y[1:]), "59 labels for 60 samples"),
+        ((X, np.where(Y == "case", "ill", "well")), r"labels are \['ill', 'well'\]"),
         ((X.iloc[:20], np.full(20, "case")), "labels are"),
     ]:
         with pytest.raises(ValueError, match=match):
             align_features(model, X, training=training)
     normalizer = suquan.QuantileNormalizer().fit(X)
     with pytest.raises(ValueError, match="QuantileNormalizer does not"):
-        align_features(normalizer, X, training=(X, y))
+        align_features(normalizer, X, training=(X, Y))
 
 
-def test_one_sample_alone_scores_as_in_a_batch(data, model):
-    X, _ = data
+def test_one_sample_alone_scores_as_in_a_batch(model):
     with pytest.warns(UserWarning, match="are missing"):
         batch = align_features(
             model, X.drop(columns=["gene3", "gene7"]).assign(other=0.0), max_lost=1.0
@@ -187,8 +174,7 @@ def test_one_sample_alone_scores_as_in_a_batch(data, model):
         assert alone.model.decision_function(alone.values)[0].tobytes() == together[i].tobytes()
 
 
-def test_too_much_lost_weight_is_refused(data, model):
-    X, _ = data
+def test_too_much_lost_weight_is_refused(model):
     heaviest = [NAMES[j] for j in np.argsort(-np.abs(model.coef_[0]))[:10]]
     with pytest.raises(ValueError, match=r"10 of the model's 30 .* at most 50.0% may be.*max_lost"):
         align_features(model, X.drop(columns=heaviest))
@@ -198,8 +184,7 @@ def test_too_much_lost_weight_is_refused(data, model):
         align_features(model, X[[]].assign(other=1.0), max_lost=1.0)
 
 
-def test_a_normalizer_counts_features(data):
-    X, _ = data
+def test_a_normalizer_counts_features():
     normalizer = suquan.QuantileNormalizer("mean").fit(X)
     with pytest.warns(UserWarning, match=r"10.0% of its features is lost"):
         aligned = align_features(normalizer, X.iloc[:, 3:])
@@ -207,21 +192,19 @@ def test_a_normalizer_counts_features(data):
     assert aligned.spread is None
 
 
-def test_gaps_of_the_samples_follow_the_models_rule(data, model):
-    X, y = data
+def test_gaps_of_the_samples_follow_the_models_rule(model):
     gap = X.copy()
     gap.iloc[2, 5] = np.nan
     with pytest.raises(ValueError, match=r"NaN, first at sample 2.*gene5"):
         align_features(model, gap)
-    patient = suquan.SuquanClassifier(random_state=0, missing="ignore").fit(X, y)
+    patient = suquan.SuquanClassifier(random_state=0, missing="ignore").fit(X, Y)
     aligned = align_features(patient, gap)
     assert_array_equal(
         aligned.model.decision_function(aligned.values), patient.decision_function(gap)
     )
 
 
-def test_names_that_cannot_be_used_are_refused(data, model):
-    X, y = data
+def test_names_that_cannot_be_used_are_refused(model):
     with pytest.raises(ValueError, match="'gene0' is given more than once"):
         align_features(model, X.to_numpy(), [*NAMES[:-1], "gene0"])
     with pytest.raises(ValueError, match="29 feature names for 30 features"):
@@ -230,9 +213,8 @@ def test_names_that_cannot_be_used_are_refused(data, model):
         align_features(model, X, max_lost=2.0)
 
 
-def test_without_names_features_are_taken_in_order(data):
-    X, y = data
-    nameless = suquan.SuquanClassifier(random_state=0).fit(X.to_numpy(), y)
+def test_without_names_features_are_taken_in_order():
+    nameless = suquan.SuquanClassifier(random_state=0).fit(X.to_numpy(), Y)
     with pytest.warns(UserWarning, match="without feature names"):
         aligned = align_features(nameless, X)
     assert_array_equal(aligned.model.predict(aligned.values), nameless.predict(X.to_numpy()))
@@ -240,10 +222,8 @@ def test_without_names_features_are_taken_in_order(data):
         align_features(nameless, X.iloc[:, 1:])
 
 
-def test_types_are_kept_and_models_with_several_classes_weigh_all(data):
-    X, _ = data
-    y = np.arange(60) % 3
-    model = suquan.SuquanClassifier("fixed").fit(X, y)
+def test_types_are_kept_and_models_with_several_classes_weigh_all():
+    model = suquan.SuquanClassifier("fixed").fit(X, np.arange(60) % 3)
     weights = np.abs(model.coef_).sum(axis=0)
     with pytest.warns(UserWarning, match="are missing"):
         aligned = align_features(model, X.iloc[:, 1:].astype(np.float32))

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pathlib
 import re
 import runpy
 import shutil
@@ -20,27 +21,20 @@ import suquan
 from suquan import align_features
 from suquan.cli._app import app
 from suquan.datasets import make_corrupted_classification
-from suquan.export import SCORERS, export_model
+from suquan.export import export_model
 from suquan.export.score import normalise
 from suquan.methods import METHODS
 from suquan.ranking import TIES, SampleOperator
 
 RSCRIPT = shutil.which("Rscript")
 needs_r = pytest.mark.skipif(RSCRIPT is None, reason="no Rscript: install Debian's r-base-core")
+both_scorers = pytest.mark.parametrize(
+    "scorer", [pytest.param("score.R", marks=needs_r), "score.py"]
+)
 # Names that a careless reader of CSV files stumbles over.
 NAMES = [
-    "TP53",
-    "NA",
-    "1007_s_at",
-    'with "quotes"',
-    "a,b",
-    "Ärzte",
-    "x y",
-    "T",
-    "#1",
-    "HLA-A",
-    "-",
-    "é",
+    *("TP53", "NA", "1007_s_at", 'with "quotes"', "a,b", "Ärzte"),
+    *("x y", "T", "#1", "HLA-A", "-", "é"),
 ]
 P = len(NAMES)
 
@@ -75,25 +69,21 @@ def write_samples(X, path):
     return path
 
 
-def scored(path):
-    with open(path, encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    return (
-        header,
-        [row[0] for row in rows],
-        np.array([[float(cell or "nan") for cell in row[1:]] for row in rows]),
-    )
+def run_scorer(scorer, folder, *arguments):
+    """Run a scorer as its users do."""
+    command = [RSCRIPT if scorer == "score.R" else sys.executable, folder / scorer, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def score_by(scorer, folder, table, *rule):
+    """Scores of a table, by the names of its samples."""
     out = table.with_suffix(".scores.csv")
     if scorer == "score.py":
         runpy.run_path(str(folder / scorer))["main"](table, out, *rule)
     else:
-        command = [RSCRIPT, folder / scorer, table, out, *rule]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = run_scorer(scorer, folder, table, out, *rule)
         assert done.returncode == 0, done.stderr
-    return scored(out)
+    return pd.read_csv(out, index_col="sample", float_precision="round_trip")
 
 
 def expected_scores(model, X):
@@ -101,18 +91,15 @@ def expected_scores(model, X):
     return np.reshape(scores, (len(X), -1))
 
 
-def assert_scores(model, X, folder, scorers=SCORERS):
-    """The scorers agree with the model to 10⁻⁹ of its largest score."""
+def assert_scores(model, X, folder, scorer):
+    """The scorer agrees with the model to 10⁻⁹ of its largest score."""
     expected = expected_scores(model, X)
     table = write_samples(X, folder.with_name("table.csv"))
-    exported = export_model(model, folder)
-    for scorer in scorers:
-        if scorer == "score.R" and RSCRIPT is None:
-            continue
-        header, names, scores = score_by(scorer, exported, table)
-        assert names[1] == "sample 1"
-        assert header == ["sample", *json.loads((folder / "model.json").read_text())["scores"]]
-        assert_allclose(scores, expected, rtol=0, atol=1e-9 * max(1.0, np.nanmax(np.abs(expected))))
+    scores = score_by(scorer, export_model(model, folder), table)
+    assert scores.index[1] == "sample 1"
+    assert list(scores) == json.loads((folder / "model.json").read_text())["scores"]
+    largest = max(1.0, np.nanmax(np.abs(expected)))
+    assert_allclose(scores, expected, rtol=0, atol=1e-9 * largest)
 
 
 CASES = {
@@ -136,16 +123,16 @@ def fit(method, task, X, **parameters):
 
 
 @pytest.mark.filterwarnings("ignore:the two largest singular values")
-@pytest.mark.parametrize("scorer", [pytest.param("score.R", marks=needs_r), "score.py"])
+@both_scorers
 @pytest.mark.parametrize("case", CASES)
 def test_scorers_give_the_scores_of_every_method_and_loss(case, scorer, tmp_path):
     method, task, parameters = CASES[case]
     X = make_samples()
-    assert_scores(fit(method, task, X, **parameters), X, tmp_path / "model", [scorer])
+    assert_scores(fit(method, task, X, **parameters), X, tmp_path / "model", scorer)
 
 
 @pytest.mark.filterwarnings("ignore:.*one value throughout")
-@pytest.mark.parametrize("scorer", [pytest.param("score.R", marks=needs_r), "score.py"])
+@both_scorers
 @pytest.mark.parametrize("kind", ["plain", "ties", "missing"])
 @pytest.mark.parametrize("ties", ["average", "first", "mean_rank"])
 @pytest.mark.parametrize("method", ["bnd", "multi"])
@@ -155,7 +142,7 @@ def test_scorers_follow_the_rules_for_ties_and_missing_values(method, ties, kind
     model = fit(method, "three", X, ties=ties, missing=missing)
     n_orderless = {"plain": 0, "ties": 1, "missing": 2}[kind]
     assert np.isnan(expected_scores(model, X)).any(axis=1).sum() == n_orderless
-    assert_scores(model, X, tmp_path / "model", [scorer])
+    assert_scores(model, X, tmp_path / "model", scorer)
 
 
 @given(
@@ -168,7 +155,7 @@ def test_the_scorer_in_numpy_ranks_as_the_package_does(x, ties):
     assert_allclose(normalise(np.array(x), f, ties), operator.apply(f)[0], atol=1e-12)
 
 
-@pytest.mark.parametrize("scorer", [pytest.param("score.R", marks=needs_r), "score.py"])
+@both_scorers
 def test_one_sample_with_other_features_is_scored_as_by_predict(scorer, tmp_path):
     X = make_samples("ties")
     model = fit("crossfit", "two", X)
@@ -178,18 +165,15 @@ def test_one_sample_with_other_features_is_scored_as_by_predict(scorer, tmp_path
     with pytest.warns(UserWarning, match="2 of the model's 12"):
         aligned = align_features(model, one.drop(columns="comment"), max_lost=1.0)
     expected = aligned.model.decision_function(aligned.values)
-    assert_allclose(score_by(scorer, folder, table, "ignore")[2][:, 0], expected, atol=1e-9)
-    strict = [RSCRIPT] if scorer == "score.R" else [sys.executable]
+    assert_allclose(score_by(scorer, folder, table, "ignore")["score"], expected, atol=1e-9)
     out = tmp_path / "refused.csv"
-    done = subprocess.run(
-        [*strict, folder / scorer, table, out], capture_output=True, text=True, timeout=60
-    )
+    done = run_scorer(scorer, folder, table, out)
     assert done.returncode >= 1
     assert "missing: T; give 'ignore'" in done.stderr
     assert not out.exists()
 
 
-@pytest.mark.parametrize("scorer", [pytest.param("score.R", marks=needs_r), "score.py"])
+@both_scorers
 def test_the_scorers_refuse_what_the_library_refuses(scorer, tmp_path):
     model = fit("crossfit", "two", make_samples())
     folder = export_model(model, tmp_path / "model")
@@ -215,14 +199,11 @@ def test_the_scorers_refuse_what_the_library_refuses(scorer, tmp_path):
         r"sample 2, feature é: high is not a finite": changed(3, 12, "high"),
         r"there is no sample": rows[:1],
     }
-    command = [RSCRIPT if scorer == "score.R" else sys.executable, folder / scorer]
     table, out = tmp_path / "bad.csv", tmp_path / "out.csv"
     for match, bad in cases.items():
         with table.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows(bad)
-        done = subprocess.run(
-            [*command, table, out, "ignore"], capture_output=True, text=True, timeout=60
-        )
+        done = run_scorer(scorer, folder, table, out, "ignore")
         assert done.returncode == 1, match
         (line,) = done.stderr.splitlines()
         assert re.search(match, line), line
@@ -230,26 +211,23 @@ def test_the_scorers_refuse_what_the_library_refuses(scorer, tmp_path):
     for cell in ("NA", "NaN", "nan", "null", "NULL", ""):
         with table.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows(changed(2, 4, cell))
-        scores = score_by(scorer, folder, table, "ignore")[2][:, 0]
+        scores = score_by(scorer, folder, table, "ignore")["score"]
         model.missing = "ignore"
         X = make_samples(n=3)
         X.iloc[1, 3] = np.nan
         assert_allclose(scores, model.decision_function(X), atol=1e-9)
 
 
-@pytest.mark.parametrize("scorer", [pytest.param("score.R", marks=needs_r), "score.py"])
+@both_scorers
 def test_features_without_names_are_taken_in_order(scorer, tmp_path):
     X = make_samples()
     model = suquan.SuquanClassifier("fixed").fit(X.to_numpy(), make_labels("two"))
     folder = export_model(model, tmp_path / "model")
     table = write_samples(X, tmp_path / "t.csv")
-    scores = score_by(scorer, folder, table)[2]
-    assert_allclose(scores[:, 0], model.decision_function(X.to_numpy()), atol=1e-9)
-    command = [RSCRIPT if scorer == "score.R" else sys.executable, folder / scorer]
+    scores = score_by(scorer, folder, table)["score"]
+    assert_allclose(scores, model.decision_function(X.to_numpy()), atol=1e-9)
     write_samples(X.iloc[:, 1:], table)
-    done = subprocess.run(
-        [*command, table, tmp_path / "s.csv", "ignore"], capture_output=True, text=True, timeout=60
-    )
+    done = run_scorer(scorer, folder, table, tmp_path / "s.csv", "ignore")
     assert done.returncode == 1
     assert "there are 11 features, the model has 12" in done.stderr
 
@@ -297,10 +275,10 @@ def test_a_folder_that_exists_is_refused_and_a_failure_leaves_nothing(tmp_path, 
     with pytest.raises(ValueError, match="QuantileNormalizer normalises and does not score"):
         export_model(normalizer, tmp_path / "new")
 
-    def full(*paths):
+    def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shutil, "copyfile", full)
+    monkeypatch.setattr(pathlib.Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space"):
         export_model(model, tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "there"]
@@ -332,9 +310,8 @@ def test_export_from_the_command_line(model_path, tmp_path):
     )
     assert json.loads((out / "model.json").read_text())["classes"] == ["healthy", "ill"]
     X = make_samples().set_axis([f"gene {j}" for j in range(P)], axis=1)
-    scores = score_by("score.py", out, write_samples(X, tmp_path / "t.csv"))[2]
-    expected = suquan.load_model(model_path).decision_function(X)
-    assert_allclose(scores[:, 0], expected, atol=1e-9)
+    scores = score_by("score.py", out, write_samples(X, tmp_path / "t.csv"))["score"]
+    assert_allclose(scores, suquan.load_model(model_path).decision_function(X), atol=1e-9)
     shown = json.loads(export(model_path, "--out", tmp_path / "again", "--json").stdout)
     assert shown["files"] == sorted(path.name for path in out.iterdir())
 

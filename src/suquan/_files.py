@@ -24,19 +24,10 @@ def refuse_device(path: Path) -> None:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """A new name beside `path` for a file or a folder, which takes its place at the end.
+    """Yield a new absolute name beside `path` for a file or a folder, and move that into place at the end.
 
-    Where the work fails, the new one is removed, and one that was there stays. A file that is replaced hands on
-    its mode; where `path` is a link, the file that it leads to is replaced.
-
-    Parameters
-    ----------
-    path : Path
-
-    Yields
-    ------
-    Path
-        Absolute; nothing is there yet.
+    If the work fails, the new one is removed, and an old one stays. A file that is replaced hands on its mode;
+    if `path` is a link, the file that it leads to is replaced.
     """
     refuse_device(path)
     named, path = path, Path(os.path.realpath(path))
@@ -69,18 +60,7 @@ def replaced(path: Path) -> Iterator[Path]:
 
 
 def replace_file(path: Any, write: Callable[[IO[bytes]], Any]) -> Path:
-    """Write a file under a temporary name beside `path`, and move it into place when it is whole.
-
-    Parameters
-    ----------
-    path : path
-    write : callable
-        Gets the open binary file.
-
-    Returns
-    -------
-    Path
-    """
+    """Let `write` fill an open binary file with a temporary name, and move it to `path` when it is whole."""
     path = Path(path)
     with replaced(path) as new, new.open("x+b") as file:
         write(file)

@@ -1,4 +1,8 @@
-"""New samples with other features than the model's, brought into its order by name, for `suquan predict`."""
+"""New samples with other features than the model's, brought into its order by name, for `suquan predict`.
+
+Samples and their feature names go in; out come the values in the model's order, NaN where a feature is missing,
+a copy of the model to score them with, and what the missing features cost.
+"""
 
 import copy
 import warnings
@@ -12,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from suquan._validation import as_samples, raise_missing
 from suquan.fitting import decision_values
 from suquan.io._table import no_feature_matches
-from suquan.ranking import SampleOperator
 
 __all__ = ["AlignedSamples", "TrainingShift", "align_features"]
 
@@ -21,22 +24,20 @@ __all__ = ["AlignedSamples", "TrainingShift", "align_features"]
 class TrainingShift:
     """How far the scores of training samples move when features are dropped there.
 
-    The model was fitted to these samples: the two numbers tell what the features are worth, not how good the
-    model is on new samples.
+    The model was fitted to these samples, so `score` does not tell how good it is on new ones.
 
     Attributes
     ----------
     correlation : float
-        Of the scores with all features and of those without; of several classes the mean. NaN where either are
-        all the same.
+        Of the scores with and without the features; with several classes the mean. NaN for constant scores.
     shift : float
-        Mean change of the scores; of several classes the largest in size.
+        Mean change of the scores; with several classes the largest in size.
+    spread : float
+        Standard deviation of what the dropped features add to the scores; with several classes the largest.
     scoring : {"roc_auc", "roc_auc_ovr", "r2", "concordance"} or None
         For two classes, more, values, or times to event; None without labels.
-    spread : float
-        Standard deviation of what the dropped features add to the scores; of several classes the largest.
     score, score_without : float or None
-        With all features, and without those that are dropped.
+        With all features, and without the dropped ones.
     """
 
     correlation: float
@@ -68,16 +69,16 @@ class AlignedSamples:
         not ask for feature names.
     values : ndarray of shape (n_samples, n_features)
         NaN at the features that were not given.
-    missing : ndarray of str
-        Features of the model that were not given.
-    extra : ndarray of str
-        Given features that the model does not have; they were dropped.
+    missing, extra : ndarray of str
+        Features of the model that were not given; given features that the model does not have, and that were
+        dropped.
     lost : float
         Share of Σ|w| at the missing features, or of the features for a model without coefficients.
     spread : float or None
-        Standard deviation of what the missing features would add to the score; of several classes the largest.
-        Over the training samples where given, otherwise √(Σ_j w_j² v_j) with the variances v of the normalised
-        features, as if they were independent: usually too small. None for normalisers and files of before.
+        Standard deviation of what the missing features would add to the score; with several classes the
+        largest. Over the training samples where given, otherwise √(Σ_j w_j² v_j) with the variances v of the
+        normalised features, as if they were independent: usually too small. None for normalisers and models
+        of older files.
     training : TrainingShift or None
         What dropping the missing features does to the training samples, where they were given.
     """
@@ -114,11 +115,11 @@ def align_features(
     feature_names : array-like of shape (n_given,), default=None
         None: the columns of the data frame `X`.
     max_lost : float, default=0.5
-        Largest share of Σ|w| (over all classes and targets) that the missing features may carry. For a
-        normaliser, which has no w, the largest share of its features.
+        Largest share of Σ|w| (over all classes and targets; for a normaliser, of its features) that may be
+        missing.
     training : (X, y), default=None
-        Training samples, a data frame or an array with the model's features in their order, and their labels or
-        None: then the result also tells how far their scores move when the same features are dropped there.
+        Training samples with the model's features, and their labels or None: the result then tells how far
+        their scores move when the same features are dropped there.
 
     Returns
     -------
@@ -127,8 +128,8 @@ def align_features(
     Raises
     ------
     ValueError
-        If more is lost or no feature is there, names are repeated, the model has no names and another number
-        of features, or the training samples lack features too or have other labels than the model.
+        If more is lost, names are repeated, the model has no names and another number of features, or the
+        training samples lack features or have other labels than the model.
 
     Warns
     -----
@@ -148,98 +149,92 @@ def align_features(
     array([[0.83333333, 0.5       , 0.16666667]])
     """
     check_is_fitted(model)
-    if feature_names is None:
-        feature_names = getattr(X, "columns", None)
     values = as_samples(X, model.missing)
     if not 0.0 <= max_lost <= 1.0:
         raise ValueError(f"max_lost is a share between 0 and 1; got {max_lost!r}.")
-    names = getattr(model, "feature_names_in_", None)
-    if names is None or feature_names is None:
-        if values.shape[1] != model.n_features_in_:
+    given = getattr(X, "columns", None) if feature_names is None else feature_names
+    names, given = _names_of_both(model, given, values.shape[1])
+    column = {name: k for k, name in enumerate(given.tolist())}
+    source = np.array([column.get(name, -1) for name in names.tolist()])
+    found = source >= 0
+    missing = names[~found]
+    if not found.any():
+        raise ValueError(no_feature_matches(names.tolist(), given.tolist(), repr(str(given[0]))))
+    aligned = values[:, source]
+    if missing.size:
+        aligned = aligned.astype(values.dtype if values.dtype.kind == "f" else np.float64)
+        aligned[:, ~found] = np.nan
+    if model.missing == "error" and hasattr(model, "feature_names_in_"):
+        n_observed = found.sum() - np.isnan(aligned[:, found]).sum(axis=1)
+        raise_missing(aligned[:, found], n_observed, names[found])
+    is_model = hasattr(model, "coef_")
+    weight = np.abs(feature_weights(model)).sum(axis=0) if is_model else np.ones(len(names))
+    lost = float(weight[~found].sum() / weight.sum()) if weight.any() else 0.0
+    shift = _training_shift(model, training, found)
+    spread = _independent_spread(model, ~found) if shift is None else shift.spread
+    used = _nameless(model, skip_missing=missing.size > 0)
+    extra = given[~np.isin(given, names)]
+    result = AlignedSamples(used, aligned, missing, extra, lost, spread, shift)
+    if missing.size:
+        warnings.warn(_tell_missing(model, result, max_lost), UserWarning, stacklevel=2)
+    return result
+
+
+def _names_of_both(model: Any, given: Any, n_given: int) -> tuple[np.ndarray, np.ndarray]:
+    """Feature names of the model and of the samples; numbers where either has none."""
+    names, p = getattr(model, "feature_names_in_", None), model.n_features_in_
+    if names is None or given is None:
+        if n_given != p:
             raise ValueError(
-                f"the model has {model.n_features_in_} features and X has {values.shape[1]}; without names on "
-                "both sides they cannot be aligned. Fit the model to samples with feature names."
+                f"the model has {p} features and X has {n_given}; without names on both sides they cannot be "
+                "aligned. Fit the model to samples with feature names."
             )
-        if feature_names is not None:
+        if given is not None:
             warnings.warn(
                 "the model was fitted without feature names: the features are taken in the order given.",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        nothing = np.array([], dtype=str)
-        found = np.ones(model.n_features_in_, dtype=bool)
-        shift, spread = _training_shift(model, training, found), _independent_spread(model, ~found)
-        return AlignedSamples(_nameless(model), values, nothing, nothing, 0.0, spread, shift)
-    given = np.array([str(name) for name in feature_names])
-    if len(given) != values.shape[1]:
+        names = given = range(p)
+    names, given = (np.array([str(name) for name in some]) for some in (names, given))
+    if len(given) != n_given:
         raise ValueError(
-            f"there are {len(given)} feature names for {values.shape[1]} features; give one for each."
+            f"there are {len(given)} feature names for {n_given} features; give one for each."
         )
-    names = np.array([str(name) for name in names])
-    return _by_name(model, values, given, names, max_lost, training)
-
-
-def _by_name(
-    model: Any,
-    values: np.ndarray,
-    given: np.ndarray,
-    names: np.ndarray,
-    max_lost: float,
-    training: tuple[Any, Any] | None,
-) -> AlignedSamples:
-    place = {name: k for k, name in enumerate(given.tolist())}
-    if len(place) != len(given):
-        unique, counts = np.unique(given, return_counts=True)
+    unique, counts = np.unique(given, return_counts=True)
+    if len(unique) < n_given:
         raise ValueError(
             f"the feature name {str(unique[counts > 1][0])!r} is given more than once; keep one of them."
         )
-    source = np.array([place.get(name, -1) for name in names.tolist()])
-    found = source >= 0
-    aligned = values[:, source]
-    if not found.all():
-        aligned = aligned.astype(values.dtype if values.dtype.kind == "f" else np.float64)
-        aligned[:, ~found] = np.nan
-    if model.missing == "error":
-        n_observed = found.sum() - np.isnan(aligned[:, found]).sum(axis=1)
-        raise_missing(aligned[:, found], n_observed, names[found])
-    weight, what = np.ones(len(names)), "features"
-    if hasattr(model, "coef_"):
-        weight, what = np.abs(feature_weights(model)).sum(axis=0), "weight (sum of |w|)"
-    lost = float(weight[~found].sum() / weight.sum()) if weight.any() else 0.0
-    shift = _training_shift(model, training, found) if found.any() else None
-    spread = _independent_spread(model, ~found) if shift is None else shift.spread
-    if not found.all():
-        tell = (
-            f"{np.count_nonzero(~found)} of the model's {len(names)} features are missing, first "
-            f"{str(names[~found][0])!r}: {lost:.1%} of its {what} is lost"
+    return names, given
+
+
+def _tell_missing(model: Any, result: AlignedSamples, max_lost: float) -> str:
+    """Say what the missing features cost; a ValueError where that is more than `max_lost`."""
+    what = "weight (sum of |w|)" if hasattr(model, "coef_") else "features"
+    told = (
+        f"{len(result.missing)} of the model's {model.n_features_in_} features are missing, first "
+        f"{str(result.missing[0])!r}: {result.lost:.1%} of its {what} is lost"
+    )
+    if result.lost > max_lost:
+        moved = "" if result.training is None else f" ({result.training})"
+        raise ValueError(
+            f"{told}{moved}, at most {max_lost:.1%} may be. Give a table with more of the model's features, or "
+            "a larger max_lost if you accept the loss."
         )
-        if not found.any():
-            raise ValueError(
-                no_feature_matches(
-                    names.tolist(), given.tolist(), ", ".join(map(repr, given[:1].tolist()))
-                )
-            )
-        if lost > max_lost:
-            tell += "" if shift is None else f" ({shift})"
-            raise ValueError(
-                f"{tell}, and at most {max_lost:.1%} may be. Give a table with more of the model's features, "
-                "or a larger max_lost if you accept the loss."
-            )
-        rule = "they are skipped"
-        if hasattr(model, "feature_means_"):
-            how = "if genes were independent; usually too small"
-            rule = (
-                "they count as their training means, and what they would add to the score has a standard "
-                f"deviation of {spread:.3g} ({how if shift is None else 'over the training samples'})"
-            )
-        warnings.warn(f"{tell}; {rule}.", UserWarning, stacklevel=3)
-    extra = given[~np.isin(given, names)]
-    used = _nameless(model, skip_missing=not found.all())
-    return AlignedSamples(used, aligned, names[~found], extra, lost, spread, shift)
+    if not hasattr(model, "feature_means_"):
+        return f"{told}; they are skipped."
+    how = "over the training samples"
+    if result.training is None:
+        how = "if genes were independent; usually too small"
+    return (
+        f"{told}; they count as their training means, and what they would add to the score has a standard "
+        f"deviation of {result.spread:.3g} ({how})."
+    )
 
 
 def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShift | None:
-    """What dropping all features but those `found` does to training samples; None where none are given."""
+    """Drop all features but those `found` from training samples; None where no samples are given."""
     if training is None:
         return None
     X, y = training
@@ -251,47 +246,50 @@ def _training_shift(model: Any, training: Any, found: np.ndarray) -> TrainingShi
         whole = align_features(model, X, max_lost=0.0)
     except ValueError as error:
         raise ValueError(f"training samples: {error}") from error
-    values = whole.values.astype(np.float64)
-    values[:, ~found] = np.nan
-    without = _nameless(model, skip_missing=not found.all())
-    pairs = [(whole.model, whole.values), (without, values)]
-    ranked = [SampleOperator.from_samples(samples, missing="ignore") for _, samples in pairs]
-    has_order = ~np.any([operator.is_orderless for operator in ranked], axis=0)
-    pairs = [(one, samples[has_order]) for one, samples in pairs]  # others have no score
-    before, after = (
-        np.reshape(getattr(one, "decision_function", one.predict)(samples), (len(samples), -1)).T
-        for one, samples in pairs
-    )
+    without = whole.values.astype(np.float64)
+    without[:, ~found] = np.nan
+    pairs = [
+        (whole.model, whole.values),
+        (_nameless(model, skip_missing=not found.all()), without),
+    ]
+    before, after = (_scores(*pair) for pair in pairs)
+    has_order = ~np.isnan(before + after).any(axis=0)
+    before, after = before[:, has_order], after[:, has_order]
+    pairs = [(one, samples[has_order]) for one, samples in pairs]
     with np.errstate(divide="ignore", invalid="ignore"):
-        both = zip(before, after, strict=True)
-        correlation = float(np.mean([np.corrcoef(*scores)[0, 1] for scores in both]))
+        each = [np.corrcoef(*scores)[0, 1] for scores in zip(before, after, strict=True)]
     shift = max(np.mean(after - before, axis=1).tolist(), key=abs)
-    part = copy.copy(whole.model)
+    part = copy.copy(whole.model)  # the missing features alone
     for name in ("coef_", "feature_means_"):
         array = getattr(model, name, np.zeros(len(found)))
         setattr(part, name, np.where(np.resize(found, array.shape[-1]), 0.0, array))
-    u = decision_values(
-        part._scores(whole.values[has_order]), getattr(model, "classes_", np.empty(0))
-    )
-    moved = correlation, shift, float(np.max(np.std(u, axis=0)))
+    classes = getattr(model, "classes_", None)
+    u = decision_values(part._scores(pairs[0][1]), np.empty(0) if classes is None else classes)
+    moved = float(np.mean(each)), shift, float(np.max(np.std(u, axis=0)))
     if y is None:
         return TrainingShift(*moved)
-    y, classes = np.asarray(y), getattr(model, "classes_", None)
-    if len(y) != len(values):
-        raise ValueError(f"training has {len(y)} labels for {len(values)} samples; give one each.")
+    y = np.asarray(y)
+    if len(y) != len(without):
+        raise ValueError(f"training has {len(y)} labels for {len(without)} samples; give one each.")
     y = y[has_order]
     if classes is None:
         scoring = "r2" if y.dtype.names is None else "concordance"
         return TrainingShift(*moved, scoring, *(one.score(x, y) for one, x in pairs))
-    if np.array_equal(np.unique(y), classes):
-        scoring = "roc_auc" if len(classes) == 2 else "roc_auc_ovr"
-    else:
+    if not np.array_equal(np.unique(y), classes):
         raise ValueError(
             f"the training labels are {np.unique(y).tolist()} and the model's classes {classes.tolist()}; give "
             "the labels that it was fitted to."
         )
-    scorer = get_scorer(scoring)
-    return TrainingShift(*moved, scoring, *(float(scorer(*pair, y)) for pair in pairs))
+    scoring = "roc_auc" if len(classes) == 2 else "roc_auc_ovr"
+    return TrainingShift(*moved, scoring, *(float(get_scorer(scoring)(*pair, y)) for pair in pairs))
+
+
+def _scores(model: Any, samples: np.ndarray) -> np.ndarray:
+    """Scores or predicted values, of shape (n_outputs, n_samples); NaN for samples without order."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* have one value throughout")
+        scores = getattr(model, "decision_function", model.predict)(samples)
+    return np.reshape(scores, (len(samples), -1)).T
 
 
 def _independent_spread(model: Any, missing: np.ndarray) -> float | None:

@@ -27,14 +27,15 @@ CONSTANT, TIED, FAR_BELOW = "one value throughout", "mostly tied values", "far b
 _SHARE = 1 / 3
 # Below this 5% quantile training samples share no order of their features, as log ratios and images do not.
 _SHARED_ORDER = 0.25
+_UNKNOWN = {"profile": np.nan, "correlations": [np.nan] * 3, "ties": 0.0}
 
 
 def check_samples(model: Any, X: Any) -> dict[str, np.ndarray]:
     """Tell which samples look unlike the training samples of a model.
 
-    A sample lies "far below" where its correlation is less than a third of the 5% quantile of the training
-    samples' correlations. Where that quantile is less than ¼, as for log ratios, the training samples share no
-    order of their features, and correlations are not judged.
+    "far below": the correlation is less than a third of the 5% quantile of the training samples' correlations.
+    If that quantile is less than ¼, as for log ratios, the training samples share no order of their features,
+    and correlations are not judged.
 
     Parameters
     ----------
@@ -48,17 +49,16 @@ def check_samples(model: Any, X: Any) -> dict[str, np.ndarray]:
     dict of ndarray, each of shape (n_samples,)
         - "sample": row name of a data frame of pandas, else row number.
         - "correlation": of the sample's ranks with the mean ranks of the training samples, over the features
-          that the sample has; NaN for a sample without order, or where the model keeps no mean ranks.
+          that the sample has; NaN for one value throughout, or if the model keeps no mean ranks.
         - "ties": share of the variance of the ranks that ties take away, Σ(t³ − t)/(m³ − m) over the t equal
-          values among m; 0 without ties, 1 for one value throughout.
-        - "problem": "one value throughout", "mostly tied values" (the share of ties is above the middle
-          between that of any training sample and 1), "far below", or "".
+          values among m.
+        - "problem": "one value throughout", "mostly tied values" (the share of ties is nearer to 1 than to the
+          largest of any training sample), "far below", or "".
 
     Warns
     -----
     UserWarning
-        If the model keeps no mean ranks of its training samples, as files of older versions; then only ties
-        are judged.
+        If the model, of an older file, keeps no mean ranks; then only ties are judged.
 
     Examples
     --------
@@ -88,16 +88,9 @@ def check_samples(model: Any, X: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _known(model: Any) -> dict[str, Any]:
-    """Training ranks of a model; NaN where it keeps none."""
-    return getattr(
-        model, "training_ranks_", {"profile": np.nan, "correlations": [np.nan] * 3, "ties": 0.0}
-    )
-
-
 def agreement(model: Any, X: np.ndarray) -> np.ndarray:
     """Correlations and shares of ties of samples in the model's order of features, (n_samples, 2)."""
-    profile = np.broadcast_to(_known(model)["profile"], X.shape[1:])
+    profile = np.broadcast_to(getattr(model, "training_ranks_", _UNKNOWN)["profile"], X.shape[1:])
     sums = np.stack([np.nan_to_num(profile), ~np.isnan(profile)])
     operator = SampleOperator.from_samples(X, missing="ignore", n_jobs=1)
     return operator.rank_agreement(sums, leave_out=False)
@@ -105,7 +98,7 @@ def agreement(model: Any, X: np.ndarray) -> np.ndarray:
 
 def find_problems(model: Any, correlation: np.ndarray, ties: np.ndarray) -> np.ndarray:
     """What is wrong with every sample, in words; "" where nothing is."""
-    known = _known(model)
+    known = getattr(model, "training_ranks_", _UNKNOWN)
     low = known["correlations"][1]
     is_far = (correlation < _SHARE * low) & (low >= _SHARED_ORDER)
     is_tied = ties > (1.0 + known["ties"]) / 2.0

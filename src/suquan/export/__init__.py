@@ -1,11 +1,10 @@
 """A fitted model as plain files that others can score with: CSV, JSON, and scorers in R and NumPy.
 
-``suquan export`` calls :func:`export_model`. The scorers `score.R` and `score.py` are beside this file.
+A model goes in; its tables, settings and scorers come out, for :func:`suquan.save_model` into a zip, and for
+``suquan export`` into a folder. The scorers `score.R` and `score.py` are beside this file.
 """
 
-import csv
 import json
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from suquan._files import replaced
+from suquan._model_zip import as_csv
 from suquan._version import __version__
 
 __all__ = ["export_model"]
@@ -28,7 +28,7 @@ def export_model(
     class_names: Iterable[str] | None = None,
     summary: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a fitted model to a new folder of plain files.
+    """Write a fitted model to a new folder of plain files, those that its model file holds.
 
     ===================== ==================================================================================
     ``targets.csv``       a row per place, lowest first; a column per target
@@ -83,12 +83,23 @@ def export_model(
         )
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} exists; give the name of a folder that does not.")
+    parts, _ = plain_parts(model, class_names, summary or {})
+    with replaced(path) as new:
+        new.mkdir()
+        for name, data in parts.items():
+            (new / name).write_bytes(data)
+    return path
+
+
+def plain_parts(
+    model: Any, class_names: Iterable[str] | None, training: dict[str, Any]
+) -> tuple[dict[str, bytes], dict[str, np.ndarray]]:
+    """Bytes of all plain files of a model by name, and the numbers of its targets and coefficients."""
+    targets, p, b = model._targets, model.n_features_in_, model.intercept_
+    W, parts = model.coef_.reshape(len(b), len(targets), p), model._missing_parts
     classes = None
     if hasattr(model, "classes_"):
         classes = [str(name) for name in (model.classes_ if class_names is None else class_names)]
-    targets, p = model._targets, model.n_features_in_
-    W, b = model.coef_.reshape(len(model.intercept_), len(targets), p), model.intercept_
-    parts = model._missing_parts
     if classes is not None and len(classes) == 2 and len(b) == 2:  # as decision_function has it
         W, b, parts = (both[1:] - both[:1] for both in (W, b, parts))
     scores = ["risk" if hasattr(model, "baseline_times_") else "prediction"]
@@ -96,14 +107,15 @@ def export_model(
         scores = ["score"] if len(b) == 1 else classes
     copies = [f"__{k + 1}" for k in range(len(targets))] if len(targets) > 1 else [""]
     names = getattr(model, "feature_names_in_", None)
-    features = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
+    features = [f"x{j}" for j in range(p)] if names is None else names
+    calibration = getattr(model, "calibration_", None) or {}
     told = {
         "format": "suquan export 2",
         "suquan": __version__,
         "estimator": type(model).__name__,
-        "training": summary or {},
+        "training": training,  # first: score.R takes the last field of a name
         "classes": classes,
-        "calibration": _plain(getattr(model, "calibration_", None)),
+        "calibration": {k: np.asarray(v).tolist() for k, v in calibration.items()} or None,
         "scores": scores,
         "loss": model._fitted_loss.name,
         "n_features": p,
@@ -113,29 +125,14 @@ def export_model(
         "missing": model.missing,
         "intercept": b.tolist(),
     }
-    with replaced(path) as new:
-        new.mkdir()
-        columns = [f"target{copy}" for copy in copies]
-        _write(new / "targets.csv", ["place", *columns], range(1, p + 1), targets)
-        columns = [score + copy for score in scores for copy in copies]
-        _write(new / "coefficients.csv", ["feature", *columns], features, W.reshape(-1, p))
-        _write(new / "missing.csv", ["feature", *scores], features, parts)
-        (new / "model.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-        for name in SCORERS:
-            shutil.copyfile(Path(__file__).with_name(name), new / name)
-    return path
-
-
-def _plain(calibration: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A calibration with lists for arrays."""
-    if calibration is None:
-        return None
-    return {name: np.asarray(value).tolist() for name, value in calibration.items()}
-
-
-def _write(path: Path, header: list[str], names: Iterable[Any], columns: np.ndarray) -> None:
-    """Write a table of names and numbers, the numbers with all their digits."""
-    with path.open("x", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows([name, *row] for name, row in zip(names, columns.T.tolist(), strict=True))
+    W = W.reshape(-1, p)
+    of_targets = ["place", *(f"target{copy}" for copy in copies)]
+    of_weights = ["feature", *(score + copy for score in scores for copy in copies)]
+    files = {
+        "targets.csv": as_csv(of_targets, range(1, p + 1), targets),
+        "coefficients.csv": as_csv(of_weights, features, W),
+        "missing.csv": as_csv(["feature", *scores], features, parts),
+        "model.json": (json.dumps(told, indent=1) + "\n").encode(),
+    }
+    files |= {name: Path(__file__).with_name(name).read_bytes() for name in SCORERS}
+    return files, {"targets.csv": targets, "coefficients.csv": W}
