@@ -296,6 +296,3 @@ class SuquanCoxCV(SelectionMixin, SuquanCox):
         self
         """
         return SelectionMixin.fit(self, X, as_outcome(y, strata), sample_weight, groups)
-
-    def _scoring(self, classes: Any) -> Any:
-        return self.scoring or "concordance"
