@@ -44,9 +44,8 @@ class Comparison:
     ----------
     folds : dict of arrays
         One row per method and outer fold: method, repeat, fold, score, alpha, smoothness, rounds, seconds; for
-        classes also log_loss, brier, balanced_accuracy and balanced_accuracy_at_prevalence (see
-        :func:`suquan.calibration.measure_probabilities`), NaN for estimators without probabilities; and
-        cohort, where cohorts are left out.
+        classes also the measures of probabilities (:func:`suquan.calibration.measure_probabilities`), NaN for
+        estimators without any; and cohort, where cohorts are left out.
     summary : dict of arrays
         One row per method: method, mean, std, rank, and means of the measures of probabilities.
     tests : dict of arrays
@@ -60,9 +59,8 @@ class Comparison:
         was learned in any fold.
     contrasts : dict of arrays
         All differences that the verdict reads, method − other: learned − "start", learned − "best_fixed", and
-        every further method (forests, own estimators, other learned ones) − learned, with its interval
-        and p-value adjusted by Holm over these further methods (see
-        :func:`suquan.statistics.holm_differences`). Columns: method, other, difference, low, high, t, p.
+        every further method − learned, with interval and p-value adjusted by Holm over these further methods.
+        Columns: method, other, difference, low, high, t, p.
     targets : dict of arrays
         Learned targets of each method over the outer folds, (n_folds, n_features).
     permutations : dict of arrays
@@ -110,12 +108,12 @@ class Comparison:
     def target_band(
         self, method: str = VERDICT_METHOD
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Lowest, median and highest learned target over the outer folds, place by place."""
+        """Compute the lowest, median and highest learned target over the outer folds at every rank."""
         targets = self.targets[method]
         return targets.min(axis=0), np.median(targets, axis=0), targets.max(axis=0)
 
     def to_pandas(self) -> dict[str, Any]:
-        """Tables as data frames, by name; needs pandas."""
+        """Turn the tables into data frames, by name; needs pandas."""
         import pandas as pd
 
         return {name: pd.DataFrame(table) for name, table in self._tables().items()}
@@ -132,16 +130,7 @@ class Comparison:
         return tables | {name: getattr(self, name) for name in others if getattr(self, name)}
 
     def plot(self, axes: Any = None) -> Any:
-        """Scores of all methods over the folds, and the band of the learned target; needs matplotlib.
-
-        Parameters
-        ----------
-        axes : two matplotlib axes, default=None
-
-        Returns
-        -------
-        matplotlib figure
-        """
+        """Draw the scores of all methods and the band of the learned target on two matplotlib axes."""
         from suquan.plotting import plot_comparison
 
         return plot_comparison(self, axes)

@@ -118,10 +118,10 @@ def compare(
     random_state : int, default=0
         Seed of all folds.
     checkpoint : path, default=None
-        Directory in which finished parts are kept. Started again with the same data and settings, the
-        comparison continues there; with others it refuses.
+        Directory for finished parts. Started again with the same data and settings, the comparison continues
+        there; others are refused. Functions, such as scorers, are told apart by their names.
     progress : bool, default=True
-        Show how far it is.
+        Show progress.
     n_permutations : int, default=0
         Repeat the "crossfit" part this often with permuted labels and folds of these, to see whether there is
         any signal. Groups in which labels are constant exchange them; inside other groups they are shuffled.

@@ -55,19 +55,11 @@ Fits = Sequence[tuple[np.ndarray, JointFit]]  # targets with the fits at them
 
 
 class FoldScores(NamedTuple):
-    """What several models make of the samples of one fold, which they have not seen.
+    """Scores of several models on the test samples of one fold."""
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n_models,)
-    losses : ndarray of shape (n_models,)
-        Mean loss, for classes; else 0.
-    outputs : ndarray of shape (n_models, n_test, n_outputs)
-    """
-
-    scores: np.ndarray
-    losses: np.ndarray
-    outputs: np.ndarray
+    scores: np.ndarray  # (n_models,)
+    losses: np.ndarray  # (n_models,): the mean loss, for classes; else 0
+    outputs: np.ndarray  # (n_models, n_test, n_outputs)
 
 
 class Candidate(NamedTuple):
@@ -264,16 +256,7 @@ class RankedData(Samples):
 
 
 class RepeatedGroupFolds(BaseCrossValidator):
-    """Folds that keep groups together, drawn anew in every repeat.
-
-    Parameters
-    ----------
-    n_splits : int, default=3
-    n_repeats : int, default=5
-    stratified : bool, default=True
-        Whether the folds have like shares of the classes.
-    random_state : int, default=0
-    """
+    """Folds that keep groups together, drawn anew in every repeat; stratified by classes, or not."""
 
     def __init__(
         self, n_splits: int = 3, n_repeats: int = 5, stratified: bool = True, random_state: int = 0
@@ -362,21 +345,14 @@ def shared_groups(splits: Splits, groups: np.ndarray | None) -> str:
 class OutOfFold(NamedTuple):
     """Scores that samples got from models which had not seen them; a sample may be there several times.
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
-        As `decision_function` gives them.
-    samples : ndarray of shape (n_rows,), int
-        Number of the sample of each row.
-    shifts : ndarray of the shape of `scores`
-        Score of the constant model of all these samples, minus that of the row's training samples. Folds hold
-        out what they do not train on: without these shifts a class that is rarer in training is more frequent
-        in the test, and small scores would point the wrong way.
+    The shifts are the score of the constant model of all of them minus that of the row's training samples.
+    Folds hold out what they do not train on: without these shifts a class that is rarer in training is more
+    frequent in the test, and small scores would point the wrong way.
     """
 
-    scores: np.ndarray
-    samples: np.ndarray
-    shifts: np.ndarray
+    scores: np.ndarray  # as `decision_function` gives them
+    samples: np.ndarray  # number of the sample of each row
+    shifts: np.ndarray  # of the shape of the scores
 
     @classmethod
     def of(

@@ -38,8 +38,8 @@ class SelectionMixin:
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples in the fits, in the calibration, and in the scores of a scorer that takes
-            `sample_weight`. Samples of weight 0 belong to no fold.
+            Weights in the fits, in the calibration, and in the scores of a scorer that takes `sample_weight`.
+            Samples of weight 0 belong to no fold.
         groups : array-like of shape (n_samples,), default=None
             Samples of one group stay together in the folds that None and an integer `cv` stand for, and in
             those of "crossfit"; splitters get them.
@@ -164,9 +164,8 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
         Any scikit-learn scorer; None: "roc_auc", "roc_auc_ovr" for more than two classes. It sees scores
         and probabilities before calibration.
     selection : {"smoothed", "best"}, default="smoothed"
-        "best": the setting with the best mean score; of those that tie, the one with the smallest out-of-fold
-        log loss. "smoothed": the same, each score first averaged with those of the next smaller and larger
-        smoothness.
+        "best": the setting with the best mean score; where scores tie, with the smallest out-of-fold log loss.
+        "smoothed": each score is first averaged with those of the next smaller and larger smoothness.
     departures : array-like of float, default=None
         Mixing weights to try between the initial target (0) and the learned one (1). A target learned from few
         samples often loses to the initial one. None: 0, ½ and 1 for "crossfit", 1 for the other methods.
@@ -185,8 +184,7 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, class_weight, loss, tol, max_iter
         As in :class:`SuquanClassifier`; "balanced" counts the classes of each fold's training samples.
     feature_scaling : {"none", "std"}, default="none"
-        As in :class:`SuquanClassifier`; the deviations are those of each fold's training samples, so that
-        folds share no Gram matrix and selection takes longer.
+        As in :class:`SuquanClassifier`; the deviations are those of each fold's training samples.
     max_rounds : int or list of int, default=None
         A list is chosen from.
     n_targets : int or list of int, default=None
@@ -215,8 +213,7 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
     out_of_fold_samples_ : ndarray of shape (n_rows,), int
         Which training samples these are; repeated folds have a sample several times.
     calibration_ : dict or None
-        What was fitted to them: "kind", with "slope" and "intercept" of "sigmoid", "scores" and
-        "probabilities" of "isotonic", "temperature" of more than two classes.
+        Calibration fitted to them; see :func:`suquan.calibration.fit_calibration`.
     best_estimator_ : SuquanClassifier
         The model fitted to all samples; its attributes are also this estimator's, but for the shift of
         `intercept_`. It is not calibrated.

@@ -66,7 +66,8 @@ class OutputScorer:
         found = check_scoring(estimator, scoring=SCORERS.get(scoring, scoring))
         weights = samples.weights[samples.used]
         is_weighted = bool(np.any(weights != weights[0]))
-        if is_weighted and "sample_weight" not in signature(_metric(found)).parameters:
+        metric = getattr(found, "_score_func", found)
+        if is_weighted and "sample_weight" not in signature(metric).parameters:
             warnings.warn(f"{scoring=} takes no sample_weight: it counts all alike.", stacklevel=3)
             is_weighted = False
         made = cls(found, scoring, samples.loss, samples.classes, is_weighted)
@@ -120,11 +121,6 @@ class OutputScorer:
                 f"scoring={self.scoring!r} does not fit {task}: {why}. Choose another one, such as "
                 f"{default_scoring(samples)!r}."
             ) from error
-
-
-def _metric(scorer: Any) -> Any:
-    """Function that a scorer calls in the end."""
-    return getattr(scorer, "_score_func", scorer)
 
 
 def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
