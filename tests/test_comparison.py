@@ -224,6 +224,8 @@ def test_there_is_no_verdict_without_one_method_that_learns_from_a_start(methods
     assert result.contrasts == {}
     assert result.verdict.startswith("No verdict")
     assert "start" not in result.summary["method"]
+    n_methods = len(result.summary["method"])
+    assert {len(column) for column in result.tests.values()} == {n_methods * (n_methods - 1)}
 
 
 def test_learning_that_is_switched_off_is_not_said_to_help():

@@ -139,9 +139,9 @@ class Comparison:
 # -- how they are made ------------------------------------------------------------------------------
 
 
-def table_of(rows: Sequence[dict[str, Any]]) -> Table:
-    """Turn rows with the same keys into one array per key."""
-    return {key: np.array([row[key] for row in rows]) for key in rows[0]} if rows else {}
+def table_of(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> Table:
+    """Turn rows with the same keys into one array per key; `columns` are those of a table without rows."""
+    return {key: np.array([row[key] for row in rows]) for key in (rows[0] if rows else columns)}
 
 
 def summary_table(folds: Table) -> Table:
@@ -176,9 +176,9 @@ def tests_table(scores: dict[str, np.ndarray], test_share: float, *, of_cohorts:
             found = Difference(found.mean, -np.inf, np.inf, np.nan, np.nan)
         p_wilcoxon = np.nan if of_cohorts else wilcoxon_greater(gains)
         rows.append({**_row(a, b, found, "p_t"), "p_t_holm": np.nan, "p_wilcoxon": p_wilcoxon})
-    table = table_of(rows)
-    if not table:
-        return {}
+    table = table_of(
+        rows, ("method", "other", "difference", "low", "high", "t", "p_t", "p_t_holm", "p_wilcoxon")
+    )
     once = {frozenset((row["method"], row["other"])): row["p_t"] for row in rows}
     adjusted = dict(zip(once, holm(np.array(list(once.values()))), strict=True))
     table["p_t_holm"] = np.array([adjusted[frozenset((r["method"], r["other"]))] for r in rows])

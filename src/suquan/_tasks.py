@@ -26,7 +26,10 @@ Task = tuple[str, int]  # method and outer fold
 
 
 class Outcome(NamedTuple):
-    """Result of one method on one outer fold; what a method does not have keeps its default."""
+    """Result of one method on one outer fold; what a method does not have keeps its default.
+
+    Of the test samples: `probabilities` of classes, (n_test, n_classes); `outputs`, (n_test, n_outputs).
+    """
 
     score: float
     inner_score: float = np.nan
@@ -35,10 +38,8 @@ class Outcome(NamedTuple):
     rounds: int = 0
     seconds: float = 0.0
     target: np.ndarray = np.empty(0)
-    probabilities: np.ndarray = np.empty(
-        0
-    )  # of the classes of the test samples, (n_test, n_classes)
-    outputs: np.ndarray = np.empty((0, 1))  # of the model for the test samples, (n_test, n_outputs)
+    probabilities: np.ndarray = np.empty(0)
+    outputs: np.ndarray = np.empty((0, 1))
 
 
 def run_tasks(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
-from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.metrics import accuracy_score, check_scoring, get_scorer_names, r2_score
 
 from suquan.fitting import Samples, decision_values, predicted_classes
 from suquan.losses import Loss
@@ -151,6 +151,10 @@ class _Known(BaseEstimator):
         if self.chances is not None:
             return self.classes[np.argmax(self.chances, axis=1)]
         return predicted_classes(self.u, self.classes)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        metric = r2_score if self.classes is None else accuracy_score
+        return metric(y, self.predict(X), sample_weight=sample_weight)
 
     def decision_function(self, X: Any) -> np.ndarray:
         return decision_values(self.u, self.classes)
