@@ -39,7 +39,7 @@ def run_fits(method, n_samples, n_features, n_repeats):
     from suquan import SuquanClassifier
 
     X, y = make_samples(n_samples, n_features)
-    n_knots = None if method in ("fixed", "matrix") else min(64, n_features)
+    n_knots = {"fixed": None, "matrix": 16}.get(method, min(64, n_features))
     model, times = SuquanClassifier(method, n_knots=n_knots, random_state=0), []
     warnings.simplefilter("ignore")
     for _ in range(n_repeats):

@@ -687,6 +687,16 @@ def test_fit_explains_mistakes(data, tmp_path, change, match, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_sample_with_one_value_throughout_gets_an_empty_score(data, model, tmp_path):
+    frame = pd.read_csv(data / "table.csv", index_col=0)[:3]
+    frame.iloc[1] = 2.0
+    frame.to_csv(tmp_path / "new.csv")
+    told = succeed("predict", model, tmp_path / "new.csv", "-o", tmp_path / "s.csv").stderr
+    scores = pd.read_csv(tmp_path / "s.csv")["score"]
+    assert scores.isna().tolist() == [False, True, False]
+    assert frame.index[1] in told
+
+
 def test_values_that_are_no_second_class_are_not_controls(data, tmp_path):
     """Spellings of a value are one, marks of missing labels are left out, further values are asked for."""
     labels = pd.read_csv(data / "labels.csv", index_col=0)
@@ -1055,6 +1065,14 @@ def test_compare_writes_tables_figures_model_and_report(data, tmp_path):
         "compare", data / "table.csv", *labels, "--out", out, *COMPARE, "--seed", "1", "-q"
     )
     assert "belongs to other data or settings" in message
+
+
+def test_the_report_calls_classes_by_the_names_of_the_user(data, tmp_path):
+    labels = ["--labels", data / "labels.csv", "--label", "relapse", "--positive", "yes"]
+    succeed("compare", data / "table.csv", *labels, "--out", tmp_path / "out", *COMPARE)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "speak for class yes, negative ones for no" in page
+    assert "class 1" not in page
 
 
 def test_compare_does_regression_and_several_classes(data, tmp_path):

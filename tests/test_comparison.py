@@ -267,6 +267,22 @@ def test_start_equals_the_learned_method_wherever_nothing_is_learned(settings):
     assert kept > 0
 
 
+def test_an_own_estimator_that_is_better_is_named():
+    rng, y = np.random.default_rng(0), np.arange(120) % 2
+    X = rng.standard_normal((120, 10)) + y[:, None]  # a shift of whole samples, which no rank shows
+    methods = ["normal", "crossfit", ("own", LogisticRegression())]
+    verdict = compare(X, y, methods=methods, **{**SETTINGS, "outer_cv": StratifiedKFold(8)}).verdict
+    assert re.search(r"Better than the learned target.*: 'own' \+0\.[3-5]", verdict)
+
+
+def test_the_best_alternative_may_be_raw():
+    rng, y = np.random.default_rng(0), np.arange(120) % 2
+    X = rng.standard_normal((120, 10)) + y[:, None]
+    shifted = compare(X, y, methods=["raw", "normal", "crossfit"], **SETTINGS)
+    best, raw = (column(shifted, name, "score") for name in ("best_fixed", "raw"))
+    np.testing.assert_array_equal(best, raw)
+
+
 # -- forests -----------------------------------------------------------------------------------------
 
 
@@ -364,6 +380,21 @@ def test_permuted_labels_stay_constant_in_groups(task):
     compare(X, y, groups=groups, scoring=score, **{**NULL, "n_permutations": 3})
     assert len(seen) > 20
     assert not np.any(np.array(seen) % 5)
+
+
+def test_p_value_of_thirds_of_risk_counts_patients_and_not_their_samples():
+    """Data without signal, 20 samples a patient; single samples give 0.001 twice."""
+    p_values = []
+    for seed in range(4):
+        rng, patient = np.random.default_rng(seed), np.repeat(np.arange(15), 20)
+        X = rng.standard_normal((15, 6))[patient]
+        y = np.column_stack([rng.exponential(size=15), np.arange(15) % 4 > 0])[patient]
+        X = X + 0.1 * rng.standard_normal(X.shape)
+        result = compare(
+            X, y, groups=patient, scoring="concordance", **{**NULL, "n_permutations": 0}
+        )
+        p_values.append(result.risk_groups.p_value)
+    assert min(p_values) > 0.05
 
 
 @pytest.mark.slow
@@ -799,6 +830,7 @@ def test_bad_labels_are_refused_by_name(y, message):
         (["b", "a"] * 30, "roc_auc"),
         (["b", "a", "c"] * 20, "roc_auc_ovr"),
         (np.linspace(0, 1, 60), "r2"),
+        (as_outcome(np.column_stack([np.arange(1.0, 61.0), np.ones(60)])), "concordance"),
     ],
 )
 def test_scoring_is_chosen_by_the_task(y, scoring):

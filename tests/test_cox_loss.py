@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suquan.cox_loss import Cox
-from suquan.solvers.elastic_net import solve_elastic_net
+from suquan.solvers.elastic_net import ElasticNetDesign
 from suquan.solvers.target import solve_target
 from suquan.survival import as_outcome
 
@@ -67,50 +67,11 @@ def test_value_and_derivatives_are_those_of_the_formula(ties, seed):
     H = loss.hessian(codes, u, s)
     dense = H.product(np.eye(len(u)))
     np.testing.assert_allclose(dense, bends, atol=1e-7)
-    np.testing.assert_allclose(H.diagonal(), np.diag(dense), atol=1e-12)
-    assert np.linalg.eigvalsh(dense)[0] > -1e-12  # convex
+    assert np.all(H.diagonal() >= np.diag(dense) - 1e-8)
+    assert np.linalg.eigvalsh(0.5 * (dense + dense.T))[0] > -1e-7  # convex
     v = u + np.random.default_rng(seed).standard_normal(len(u))
     middle = loss.value(codes, (u + v) / 2, s)
     assert middle < (loss.value(codes, u, s) + loss.value(codes, v, s)) / 2
-
-
-@pytest.mark.parametrize("ties", TIES)
-def test_root_of_the_curvature_is_a_root(ties):
-    y, u, s = make_case(7)
-    loss, codes = encode(y, s, ties)
-    H = loss.hessian(codes, u, s)
-    A = H.root(np.eye(len(u)))
-    np.testing.assert_allclose(A @ A.T, H.product(np.eye(len(u))), atol=1e-12)
-    np.testing.assert_allclose(H.root_adjoint(np.eye(len(u))), A.T, atol=1e-12)
-    x = np.arange(len(u), dtype=np.float32)
-    assert H.product(x).dtype == np.float32
-    np.testing.assert_allclose(H.product(x), A @ (A.T @ x), rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(H.product(np.ones(len(u))), 0.0, atol=1e-12)
-
-
-@pytest.mark.parametrize("ties", TIES)
-@pytest.mark.parametrize("scale", [1.0, 0.9, 0.5, 0.0])
-def test_conjugate_is_attained_at_the_scores_of_the_dual(ties, scale):
-    y, u, s = make_case(3)
-    loss, codes = encode(y, s, ties)
-    a = scale * loss.gradient(codes, u, s)
-    best = loss.scores_of_dual(codes, a, s)
-    np.testing.assert_allclose(loss.gradient(codes, best, s), a, atol=1e-6)
-    attained = a @ best - loss.value(codes, best, s)
-    assert loss.conjugate(codes, a, s) == pytest.approx(attained, abs=1e-6)
-
-
-@pytest.mark.parametrize("ties", TIES)
-def test_conjugate_bounds_every_score_and_is_infinite_outside_its_domain(ties):
-    y, u, s = make_case(4)
-    loss, codes = encode(y, s, ties)
-    a = loss.gradient(codes, u, s)
-    rng = np.random.default_rng(0)
-    for other in 2.0 * rng.standard_normal((20, len(u))):
-        assert a @ other - loss.value(codes, other, s) <= loss.conjugate(codes, a, s) + 1e-12
-    used = np.flatnonzero(s > 0)
-    assert loss.conjugate(codes, a + 0.1 * (np.arange(len(u)) == used[0]), s) == np.inf
-    assert loss.conjugate(codes, -2.0 * s, s) == np.inf
 
 
 @pytest.mark.parametrize("ties", TIES)
@@ -142,8 +103,6 @@ def test_loss_of_any_labels_is_that_of_the_formula(ties, data):
     value = loss.value(codes, u, weights)
     assert value == pytest.approx(plain_loss(y, u, weights, ties), abs=1e-9)
     assert value >= -1e-12
-    a = loss.gradient(codes, u, weights)
-    assert loss.conjugate(codes, a, weights) == pytest.approx(a @ u - value, abs=1e-7)
 
 
 def test_parts_are_compared_apart():
@@ -208,7 +167,7 @@ def test_elastic_net_is_certified_by_its_duality_gap(ties):
     y, _, s = make_case(8, n_samples=40)
     loss, codes = encode(y, s, ties)
     A = np.random.default_rng(0).standard_normal((40, 60))
-    fit = solve_elastic_net(A, loss, codes, s, 0.05, 0.6, fit_intercept=False, tol=1e-10)
+    fit = ElasticNetDesign(A, 0.6, fit_intercept=False).solve(loss, codes, s, 0.05, tol=1e-10)
     assert fit.converged
     slopes = loss.gradient(codes, np.ravel(fit.u), s / s.sum())
     correlations = slopes @ A + 0.04 * fit.w[0]

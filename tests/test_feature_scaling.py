@@ -22,13 +22,9 @@ from suquan import (
     make_target_quantiles,
     save_model,
 )
-from suquan.fitting import standardize_start
-from suquan.losses import Logistic
 from suquan.matrix_model import target_basis
 from suquan.methods import METHODS
-from suquan.objective import JointProblem, Steps, fit_method
 from suquan.ranking import SampleOperator, deviations
-from suquan.solvers.knot_grams import KnotProblem, knot_grams
 from suquan.targets import read_at_grid
 
 N, P = 70, 12
@@ -151,7 +147,8 @@ def test_a_round_minimises_the_weighted_objective(loss):
     cp = pytest.importorskip("cvxpy")
     alpha, y = 0.05, VALUES if loss == "squared" else np.where(TWO, 1.0, -1.0)
     T = np.array([operator_matrix(x, "average") for x in X])
-    f, sd = standardize_start(make_target_quantiles("normal", P), P), start_deviations(X, "normal")
+    f, sd = make_target_quantiles("normal", P), start_deviations(X, "normal")
+    f = (f - f.mean()) / np.std(f)
 
     def mean_loss(u):
         if loss == "squared":
@@ -186,10 +183,10 @@ def test_several_targets_have_the_weighted_norm():
         problem = cp.Problem(cp.Minimize(cp.sum_squares(VALUES - u) / N + penalty))
         problem.solve("CLARABEL")
         model = make_model(
-            "squared", method, n_knots=K, alpha=alpha, smoothness=smoothness, tol=1e-9
+            "squared", method, n_knots=K, alpha=alpha, smoothness=smoothness, tol=3e-6
         ).fit(X, VALUES)
         assert model.objective_ == pytest.approx(problem.value, rel=1e-6)
-        assert_allclose(model.predict(X), u.value, atol=1e-3)
+        assert_allclose(model.predict(X), u.value, atol=2e-3)
 
 
 def test_the_singular_vector_is_that_of_the_weighted_difference():
@@ -248,35 +245,20 @@ def test_a_scaled_operator_is_the_scaled_matrix(ties):
     assert_allclose(operator.take([3, 1]).apply(f), T[[3, 1]] @ f)
 
 
-def test_rounds_through_blocks_of_knots_are_those_through_the_features():
-    rng, K = np.random.default_rng(3), 7
-    samples = rng.standard_normal((20, 40)) * np.linspace(0.2, 2, 40)
-    y, s = np.where(samples[:, 0] > 0, 1.0, -1.0), np.full(20, 1 / 20)
-    operator = SampleOperator.from_samples(samples).scaled(rng.uniform(0.5, 3, 40))
-    plain = JointProblem(operator, Logistic(), y, s, 0.1, 0.0, 0.01, K, True)
-    through = KnotProblem(**vars(plain), grams=knot_grams(operator, K))
-    g = standardize_start(np.arange(K, dtype=float), K)
-    steps = Steps("joint", 3, 1e-9, 500)
-    folds = [(np.arange(20) % 4 != k, np.flatnonzero(np.arange(20) % 4 == k)) for k in range(4)]
-    for splits in (None, folds):
-        here, there = (fit_method(problem, g, steps, splits) for problem in (plain, through))
-        assert_allclose(there.g, here.g, atol=1e-5)
-        assert there.objective == pytest.approx(here.objective, rel=1e-7)
-
-
 # -- selection, comparison, files, blocks -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_knots", [None, 5])
 @pytest.mark.parametrize("method", ["crossfit", "fixed", "matrix"])
 def test_folds_do_not_leak(method, n_knots):
-    """A fold's score is that of a model that never saw the test samples; blocks of knots would pay here."""
+    """A fold's score is that of a model that never saw the test samples."""
     splits = [(np.arange(N) % 3 != k, np.flatnonzero(np.arange(N) % 3 == k)) for k in range(3)]
     splits = [(np.flatnonzero(train), test) for train, test in splits]
     wide = np.hstack([X, np.random.default_rng(5).standard_normal((N, N))])
     chosen = SuquanClassifierCV(
         method, alphas=[0.05, 1.0], smoothnesses=[0.01], departures=[1.0], cv=splits,
         scoring="neg_log_loss", n_knots=n_knots, feature_scaling="std", random_state=0,
+        calibration=None,
     ).fit(wide, TWO)  # fmt: skip
     for k, (train, test) in enumerate(splits):
         for row, setting in enumerate(chosen.cv_results_["params"]):

@@ -6,9 +6,10 @@ from scipy.special import expit
 
 from suquan import SuquanClassifier, SuquanRegressor, quantile_normalize
 from suquan.fitting import Settings, encode
-from suquan.folds import Candidate, RankedData
+from suquan.folds import RankedData
 from suquan.grids import make_candidates
 from suquan.methods import resolve_method
+from suquan.rounds import Candidate
 
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
 # Of the methods with alternating steps one by default: their grids share all code but the set of targets.

@@ -166,6 +166,17 @@ def test_values_that_look_missing_are_missing(cell):
     assert np.array_equal(numbers, [1.5, 2.0, np.nan], equal_nan=True)
 
 
+@pytest.mark.parametrize("cell", ["N/A", "unknown", "not available", "?", "-"])
+def test_a_mark_of_a_missing_label_is_no_control(cell):
+    selected = select_labels(column("yes", "no", cell, "no"), "y", positive="yes")
+    assert selected.keep.tolist() == [True, True, False, True]
+
+
+def test_another_spelling_of_the_positive_value_is_no_control():
+    selected = select_labels(column("Yes", "no", "YES", " yes"), "y", positive="Yes")
+    assert selected.y.tolist() == [1, 0, 1, 1]
+
+
 def test_more_values_are_missing_where_they_are_named():
     cells = column("yes", "no", "withdrawn", "9", "Withdrawn ")
     selected = select_labels(cells, "y", positive="yes", na=["withdrawn", "9.0"])

@@ -191,6 +191,11 @@ def test_one_row_or_one_column_is_a_sample_and_other_tables_are_refused(tmp_path
         assert read_table(path, samples="columns").values.shape == (n_columns, n_rows)
 
 
+def test_a_panel_of_8_genes_and_96_patients_is_not_8_samples(tmp_path):
+    with pytest.raises(TableError, match="'columns' for 96 samples of 8"):
+        read_table(write(tmp_path, tall("id", 8, 96)))
+
+
 def test_features_that_are_all_unknown_are_named(tmp_path):
     path = write(tmp_path, tall("id"))
     features = frozenset(f"HS_{j}" for j in range(8659))

@@ -8,8 +8,8 @@ import pytest
 from suquan.cox_loss import Cox
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
 from suquan.matrix_model import MatrixProblem, fit_matrix, fit_multi, fit_targets, target_basis
-from suquan.objective import Steps
 from suquan.ranking import SampleOperator
+from suquan.rounds import Steps
 from suquan.survival import as_outcome
 from suquan.targets import read_at_grid
 
@@ -100,12 +100,12 @@ def make_problem(seed, name, kind):
 
 
 def fit(problem, n_targets=None, tol=1e-8, max_rounds=300, H=None):
-    H = np.eye(problem.basis.shape[1], n_targets or 1) if H is None else H
-    return fit_multi(problem, H, n_targets, Steps(None, max_rounds, tol, 500))
+    H = np.eye(problem.basis.shape[1])[:, :n_targets] if H is None else H
+    return fit_multi(problem, H, n_targets, max_rounds, Steps(tol, 500))
 
 
 def fit_frobenius(problem, tol=1e-8):
-    return fit_matrix(replace(problem, norm="frobenius"), Steps(None, 0, tol, 500))
+    return fit_matrix(replace(problem, norm="frobenius"), Steps(tol, 500))
 
 
 SLOW = [
@@ -173,7 +173,7 @@ ONE = [("logistic", 0, True), ("logistic", 1, True), ("squared", 0, True), ("poi
 def test_one_target_is_as_good_as_twenty_starts_or_its_gap_leaves_room(name, seed, is_best):
     problem = make_problem(seed, name, "plain")
     best = fit(problem)
-    one = fit_targets(problem, np.linspace(-1, 1, problem.n_knots), 1, Steps(None, 100, 1e-8, 500))
+    one = fit_targets(problem, np.linspace(-1, 1, problem.n_knots), 1, 100, Steps(1e-8, 500))
     assert one.objective >= best.objective - 1e-8
     assert one.objective - best.objective <= one.gap + 1e-8
     starts = np.random.default_rng(seed).standard_normal((20, problem.basis.shape[1], 1))

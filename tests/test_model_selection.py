@@ -26,9 +26,9 @@ from suquan import (
     save_model,
 )
 from suquan.datasets import make_corrupted_classification, two_steps
-from suquan.folds import Candidate
 from suquan.grids import alpha_grid, choose, make_candidates, smooth_scores, smoothness_grid
 from suquan.methods import METHODS
+from suquan.rounds import Candidate
 
 KINDS = {
     "binary": SuquanClassifierCV,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from suquan.folds import Candidate
+from suquan.rounds import Candidate
 from suquan.grids import choose
 from suquan.methods import METHODS
 from suquan.statistics import corrected_difference

@@ -36,7 +36,7 @@ def run_rank_one(settings: Settings, seed: int) -> dict[str, Any]:
         _search(settings, draw, "uniform", method="fixed"),
         _search(settings, draw, "joint", method="joint", **smooth),
         _search(settings, draw, "multi", **_multi(settings, few)),
-        _search(settings, draw, "multi_default", **_multi(settings, few) | {"n_knots": None}),
+        _search(settings, draw, "multi_default", **_multi(settings, few) | {"n_knots": "auto"}),
         _search(settings, draw, "matrix", method="matrix", n_knots=settings.simulated_knots),
     ]
     told = {"truth": 1, "n": n, "p": p, "seed": seed}

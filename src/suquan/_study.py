@@ -41,7 +41,6 @@ from suquan._version import __version__
 from suquan.calibration import apply_calibration, measure_probabilities
 from suquan.fitting import Settings, decision_values
 from suquan.folds import (
-    Candidate,
     OutOfFold,
     RankedData,
     folds_per_repeat,
@@ -56,6 +55,7 @@ from suquan.methods import METHODS, Method
 from suquan.objective import W_TOL, Splits, make_design
 from suquan.preprocessing import QuantileNormalizer
 from suquan.ranking import column_moments, deviations, mean_and_variance
+from suquan.rounds import Candidate
 from suquan.scoring import OutputScorer
 from suquan.survival import RiskGroups, exchange_labels
 

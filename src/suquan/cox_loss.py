@@ -16,16 +16,14 @@ import numpy as np
 
 from suquan._kernels import cox as kernels
 from suquan._kernels.cox import STRATUM_BITS
-from suquan.losses import Array
+from suquan.losses import Array, DifferenceCurvature, _Default
 from suquan.survival import codes, strata_of
 
 TIME_TIES = ("efron", "breslow")
-# How far rounding may carry a dual point beyond the domain of the conjugate, for weights of sum 1.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Cox:
+class Cox(_Default):
     """−log partial likelihood: Σ over events of s_i [log Σ_{j at risk} s_j exp(u_j) − u_i], without ties.
 
     Weights count in units of the smallest positive one, so that the value is ≥ 0, and that of unit weights
@@ -49,8 +47,6 @@ class Cox:
     time_ties: str = "efron"
 
     name = "cox"
-    n_outputs = 1
-    is_classification = is_quadratic = False
     couples_samples = True
     has_intercept = False
     _sorted: list = field(default_factory=list, init=False, repr=False, compare=False)
@@ -80,17 +76,14 @@ class Cox:
         return self._in_order_of(y, slopes)
 
     def hessian(self, y, u, s):
-        """Curvature with entries between all samples of a stratum."""
-        order, code = self._sort(y)
-        return CoxCurvature.at(order, code, _taken(u, order), _taken(s, order), self.is_efron)
+        """Differences of gradients, with what a sample's own risk adds to the diagonal as that.
 
-    def conjugate(self, y, a, s):
-        """Closed form, up to a number per tied time; see ``docs/design/survival.md``."""
-        return self._dual(y, a, s)[0]
-
-    def scores_of_dual(self, y, a, s):
-        """Scores from the first time on, each risk set from the one before."""
-        return self._in_order_of(y, self._dual(y, a, s)[1])
+        The term s exp(u) × the hazard of the gradient is at least the diagonal, and bounds it well where risk
+        sets are large.
+        """
+        u = np.ravel(u).astype(np.float64)
+        own = self.gradient(y, u, s) + np.where(y & 1 == 0, s, 0.0)
+        return DifferenceCurvature(lambda at: self.gradient(y, at, s), u, np.maximum(own, 0.0))
 
     def best_constant(self, y, s):
         """Zero: shifts of all scores change nothing."""
@@ -99,10 +92,6 @@ class Cox:
     def smoothness_unit(self, y, s):
         """Share of the events: only these have terms in the loss."""
         return max(float(s @ (y & 1 == 0)) / float(s.sum()), np.finfo(float).tiny)
-
-    def mean(self, u):
-        """The scores: risks, of which only the order and the differences mean something."""
-        return np.ravel(u)
 
     def separate(self, y: Array, parts: Array) -> Array:
         """Codes with a stratum of their own for the samples of each part, numbered from 0."""
@@ -127,12 +116,6 @@ class Cox:
         order, code = self._sort(y)
         u, s = _taken(u, order), _taken(s, order)
         return float(kernels.partial_likelihood(code, u, s, self.is_efron, slopes))
-
-    def _dual(self, y, a, s):
-        order, code = self._sort(y)
-        u, s = np.empty(len(y)), _taken(s, order)
-        tolerance = _ROUNDING * float(s.sum())
-        return kernels.dual_scores(code, _taken(a, order), s, self.is_efron, tolerance, u), u
 
     def _in_order_of(self, y, values):
         order, _ = self._sort(y)
@@ -187,50 +170,3 @@ def _check(labels: Array, y: Array) -> None:
             "their samples are ignored.",
             stacklevel=5,
         )
-
-
-@dataclass(frozen=True)
-class CoxCurvature:
-    """H = A Aᵀ with the triangular A of :func:`suquan._kernels.cox.curvature_root`: products in one pass."""
-
-    order: Array
-    code: Array
-    e: Array
-    decay: Array
-    pivot: Array
-    inside: Array
-    outside: Array
-    sorted_diagonal: Array
-
-    @classmethod
-    def at(cls, order: Array, code: Array, u: Array, s: Array, is_efron: bool) -> CoxCurvature:
-        """Curvature at the scores u with the weights s, in the order of the codes."""
-        parts = np.zeros((6, len(code)))
-        kernels.curvature_root(code, u, s, is_efron, *parts)
-        return cls(order, code, *parts)
-
-    def product(self, x: Array) -> Array:
-        """A Aᵀ x."""
-        return self.root(self.root_adjoint(x))
-
-    def root(self, v: Array) -> Array:
-        """A v."""
-        return self._pass(kernels.root_product, v)
-
-    def root_adjoint(self, x: Array) -> Array:
-        """Aᵀ x."""
-        return self._pass(kernels.root_adjoint, x)
-
-    def diagonal(self) -> Array:
-        """Diagonal of H."""
-        out = np.empty(len(self.order))
-        out[self.order] = self.sorted_diagonal
-        return out
-
-    def _pass(self, kernel: Any, x: Array) -> Array:
-        x = np.ascontiguousarray(x)
-        columns = x.reshape(len(self.order), -1)
-        out = np.empty_like(columns)
-        factors = self.e, self.decay, self.pivot, self.inside, self.outside
-        kernel(self.code, self.order, *factors, columns, out)
-        return out.reshape(x.shape)

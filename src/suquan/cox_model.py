@@ -78,7 +78,7 @@ class SuquanCox(SuquanModel):
         init: Any = "uniform",
         max_rounds: int | None = None,
         departure: float = 1.0,
-        n_knots: int | None = None,
+        n_knots: int | str | None = "auto",
         cv: Any = 5,
         n_repeats: int = 3,
         ties: str = "average",
@@ -125,14 +125,16 @@ class SuquanCox(SuquanModel):
         _refuse_dask(X, self)
         outcome = as_outcome(y, strata)
         super().fit(X, outcome, sample_weight, groups)
-        rows = np.arange(len(outcome))
-        weights = check_sample_weight(sample_weight, rows)
-        weights = np.ones(len(rows)) if weights is None else weights
+        weights = check_sample_weight(sample_weight, np.arange(len(outcome)))
+        self._fit_baseline(X, outcome, np.ones(len(outcome)) if weights is None else weights)
+        return self
+
+    def _fit_baseline(self, X: Any, outcome: np.ndarray, weights: np.ndarray) -> None:
+        """Set Breslow's baseline hazards, which the scores of the training samples give."""
         baseline = baseline_hazard(outcome, self._scores(X, "keep")[:, 0], weights)
         self.baseline_strata_, self.baseline_times_, self.baseline_hazards_ = (
             np.ascontiguousarray(baseline[name]) for name in ("stratum", "time", "hazard")
         )
-        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Risk score of each sample, the higher the earlier the event: the logarithm of its hazard ratio.
@@ -265,7 +267,7 @@ class SuquanCoxCV(SelectionMixin, SuquanCox):
         init: Any = "uniform",
         max_rounds: Any = None,
         n_targets: Any = None,
-        n_knots: int | None = None,
+        n_knots: int | str | None = "auto",
         n_repeats: int = 3,
         ties: str = "average",
         missing: str = "error",

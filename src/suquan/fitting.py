@@ -1,13 +1,14 @@
 """Fitting, step by step: settings, labels as the loss wants them, ranks, problem, start, folds, rounds, result.
 
-Plain functions on small dataclasses. The estimators' `fit`, selection, comparison and Dask call them; nothing
-here knows which estimator it works for, but for the names of its parameters.
+:func:`pose` makes a problem and a start of ranked samples, :func:`solve` the fits: the only way into them, for
+the estimators' `fit`, selection, comparison and Dask. Nothing here knows which estimator it works for, but for
+the names of its parameters.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from numbers import Integral
@@ -28,17 +29,9 @@ from suquan.losses import (
     make_loss,
     standardise,
 )
-from suquan.matrix_model import MatrixFit, MatrixProblem, fit_targets
+from suquan.matrix_model import MatrixProblem
 from suquan.methods import Method, resolve_method
-from suquan.objective import (
-    JointFit,
-    JointProblem,
-    Splits,
-    Steps,
-    fit_method,
-    intercept_only,
-    silent,
-)
+from suquan.objective import Fit, JointProblem, Splits
 from suquan.ranking import (
     MISSING,
     RANKED_DTYPES,
@@ -53,6 +46,8 @@ from suquan.ranking import (
     training_ranks,
     validate_data,
 )
+from suquan.rounds import Candidate, Steps, fit
+from suquan.solvers._products import one_blas_thread
 from suquan.target_sets import find_target_set
 from suquan.targets import LEARNED, learn_target, make_target_quantiles, read_at_grid
 
@@ -98,7 +93,7 @@ class Settings:
     l1_ratio: float
     init: Any
     max_rounds: int | None
-    n_knots: int | None
+    n_knots: int | str | None
     cv: Any
     n_repeats: int
     ties: str
@@ -153,13 +148,16 @@ class Settings:
         """Where rounds start: the method's own start, or `init`."""
         return self.init if self.method.start is None else self.method.start
 
-    @property
-    def steps(self) -> Steps:
-        """How rounds are done."""
-        report = partial(print, f"[{self.owner}]") if self.verbose else silent
+    def steps(self, units: Units) -> Steps:
+        """How steps are done for labels in these units."""
+        steps = Steps(self.tol, self.max_iter, unit=units.square)
+        return replace(steps, report=partial(print, f"[{self.owner}]")) if self.verbose else steps
+
+    def candidate(self, problem: Any) -> Candidate:
+        """The one setting of these parameters, with the penalties of a problem that was made of them."""
         rounds = self.method.rounds(self.max_rounds) if self.departure or self.method.norm else 0
-        how = self.method.target_set, rounds, self.tol, self.max_iter, report
-        return Steps(*how, departure=float(self.departure))
+        own = problem.alpha, problem.smoothness, rounds, self.n_targets, float(self.departure)
+        return Candidate(self.method, *own)
 
 
 def _check_ranges(settings: Settings) -> None:
@@ -174,6 +172,8 @@ def _check_ranges(settings: Settings) -> None:
         check_integer("max_rounds", settings.max_rounds, 1)
     if isinstance(settings.cv, Integral):
         check_integer("cv", settings.cv, 2)
+    if settings.n_knots is not None and settings.n_knots != "auto":
+        check_integer("n_knots, if not 'auto' or None,", settings.n_knots, 2)
 
 
 # -- samples and labels -----------------------------------------------------------------------------
@@ -272,8 +272,6 @@ def check_method(settings: Settings, samples: Samples) -> None:
         raise ValueError(
             "quantile normalisation needs at least two features to rank; got n_features = 1."
         )
-    if settings.n_knots is not None:
-        check_integer("n_knots", settings.n_knots, 2, n_features)
     _check_targets(settings, n_features)
     name, loss = settings.method.name, samples.loss
     other = "Choose another method, such as 'crossfit'."
@@ -399,12 +397,11 @@ def make_start(
         g = standardize_start(inside, n_knots)
         _warn(
             f"init is not one of the targets that method={settings.method.name!r} learns; it was replaced by "
-            "the nearest one.",
-            stacklevel=5,
+            "the nearest one."
         )
     else:
         for warning in caught:
-            _warn(warning.message, stacklevel=5)
+            _warn(warning.message)
     return g
 
 
@@ -421,14 +418,6 @@ def standardize_start(f: np.ndarray, n_knots: int) -> np.ndarray:
     return g / rms
 
 
-def scale_features(settings: Settings, problem: Any, g: np.ndarray) -> Any:
-    """The problem whose penalty is that of w times the features' deviations at the start g, where asked for."""
-    if settings.feature_scaling == "none":
-        return problem
-    f = read_at_grid(g, problem.operator.n_features)
-    return replace(problem, operator=scale_operator(problem.operator, f, problem.s))
-
-
 def scale_operator(operator: Any, f: np.ndarray, weights: np.ndarray) -> Any:
     """Samples with every feature over the standard deviation of its values T_i f; 1 where that is 0."""
     moments = partial(operator.column_moments, weights, f)
@@ -438,93 +427,117 @@ def scale_operator(operator: Any, f: np.ndarray, weights: np.ndarray) -> Any:
 # -- the fit ----------------------------------------------------------------------------------------
 
 
+def pose(
+    settings: Settings, operator: Any, loss: Loss, y: np.ndarray, weights: np.ndarray, units: Units,
+    learn: Callable[[str], np.ndarray],
+) -> tuple[Any, np.ndarray]:  # fmt: skip
+    """Problem of ranked samples, all of positive weight, and the start of its target.
+
+    Parameters
+    ----------
+    settings : Settings
+    operator : SampleOperator
+    loss, y : Loss, ndarray of shape (n_samples,)
+        In the units `units`.
+    weights : ndarray of shape (n_samples,)
+    units : Units
+    learn : callable
+        Gives the mean or the median of the samples, by its name.
+    """
+    if operator.is_constant:
+        _warn(
+            "no sample has two different values, so there is nothing to rank: the model is its "
+            "intercept alone.",
+            stacklevel=5,
+        )
+    problem = make_problem(settings.in_units(units), operator, loss, y, weights)
+    g = make_start(settings, operator.n_features, problem.n_knots, learn)
+    if settings.feature_scaling == "std":
+        f = read_at_grid(g, operator.n_features)
+        problem = replace(problem, operator=scale_operator(operator, f, problem.s))
+    return problem, g
+
+
+def solve(
+    settings: Settings, problem: Any, g: np.ndarray, candidates: Sequence[Candidate],
+    splits: Splits | None, units: Units,
+) -> list[tuple[np.ndarray, Fit]]:  # fmt: skip
+    """Targets, one value per feature, and fits of the problem at all candidates.
+
+    Penalties of the candidates are in the units of the problem. Coefficients are for the values of the samples,
+    and with the intercepts and objectives in the units of the user's labels.
+    """
+    with one_blas_thread():
+        fits = fit(problem, g, candidates, settings.steps(units), splits)
+    return [(problem.expand(found.g), _in_units_of_labels(found, problem, units)) for found in fits]
+
+
+def _in_units_of_labels(found: Fit, problem: Any, units: Units) -> Fit:
+    scale, square = units.scale, units.square
+    return replace(
+        found,
+        w=scale * problem.operator.unscale(found.w),
+        b=units.centre + scale * found.b,
+        objective=square * found.objective,
+        singular_values=None if found.singular_values is None else scale * found.singular_values,
+        history=[square * value for value in found.history],
+        gap=None if found.gap is None else square * found.gap,
+    )
+
+
 def fit_samples(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
     """Fit an estimator to samples in memory and set its attributes."""
     settings = Settings.of(estimator)
     samples = encode(estimator, settings, X, y, sample_weight)
     check_method(settings, samples)
     names = getattr(estimator, "feature_names_in_", None)
-    loss, classes = samples.loss, samples.classes
+    loss, classes, units = samples.loss, samples.classes, samples.units
     splits = crossfit_splits(settings, loss, samples.y, groups, samples.used)
     used = slice(None) if np.all(samples.used) else samples.used
     X, y = samples.X[used], samples.y[used]
     weights = fit_weights(settings, samples.weights, samples.labels)[used]
-    units = samples.units
-    problem = make_problem(settings.in_units(units), rank(settings, X, names), loss, y, weights)
-    learn = partial(learn_target, X, operator=problem.operator, sample_weight=weights)
-    g = make_start(settings, X.shape[1], problem.n_knots, learn)
-    problem = scale_features(settings, problem, g)
+    operator = rank(settings, X, names)
+    learn = partial(learn_target, X, operator=operator, sample_weight=weights)
+    problem, g = pose(settings, operator, loss, y, weights, units, learn)
     del X, learn, samples  # a copy that validation made is not needed any more
-    solve(estimator, settings, problem, g, splits, classes, units)
+    finish(estimator, settings, problem, g, splits, classes, units)
 
 
-def solve(
-    estimator: Any,
-    settings: Settings,
-    problem: Any,
-    g: np.ndarray,
-    splits: Splits | None,
-    classes: np.ndarray | None,
-    units: Units,
-) -> None:
-    """Do the rounds from the start g, warn about what went wrong, and set the estimator's attributes."""
-    if problem.operator.is_constant:
-        warn_nothing_to_rank()
-    fit: JointFit
-    steps, scale, square = replace(settings.steps, unit=units.square), units.scale, units.square
-    if settings.method.norm:
-        fit = fit_targets(problem, g, settings.n_targets, steps)
-    elif problem.operator.is_constant:
-        fit = intercept_only(problem, g)
-    else:
-        if settings.method.is_spectral:
-            g, estimator.singular_values_ = _spectral_start(problem)
-        fit = fit_method(problem, g, steps, splits)
+def finish(
+    estimator: Any, settings: Settings, problem: Any, g: np.ndarray, splits: Splits | None,
+    classes: np.ndarray | None, units: Units,
+) -> None:  # fmt: skip
+    """Solve a posed problem at the estimator's own setting and set its attributes."""
+    f, fit = solve(settings, problem, g, [settings.candidate(problem)], splits, units)[0]
     _warn_about(fit, settings)
     if classes is not None:
         estimator.classes_ = classes
-    estimator.target_knots_, estimator.target_quantiles_ = fit.g, problem.expand(fit.g)
-    if isinstance(fit, MatrixFit):
-        estimator.n_targets_, estimator.singular_values_ = len(fit.g), scale * fit.singular_values
-        estimator.duality_gap_ = square * fit.gap
-        estimator.target_quantiles_ = estimator.target_quantiles_[: fit.n_shown]
-    estimator.coef_ = scale * problem.operator.unscale(fit.w)
-    estimator.intercept_ = units.centre + scale * fit.b
+    estimator.target_knots_, estimator.target_quantiles_ = fit.g, f
+    if fit.singular_values is not None:
+        estimator.singular_values_ = fit.singular_values
+    if settings.method.norm:
+        estimator.n_targets_, estimator.duality_gap_ = len(fit.g), fit.gap
+        estimator.target_quantiles_ = f[: fit.n_shown]
+    estimator.coef_, estimator.intercept_ = fit.w, fit.b
     estimator.feature_means_, estimator.feature_variances_ = feature_moments(
-        problem.operator, problem.s, problem.expand(fit.g), estimator.coef_
+        problem.operator, problem.s, f, fit.w
     )
     estimator.alpha_ = float(settings.alpha or problem.alpha * settings.penalty_units(units)[0])
-    smoothness = settings.smoothness or problem.smoothness * square
+    smoothness = settings.smoothness or problem.smoothness * units.square
     estimator.smoothness_ = float(problem.smoothness and smoothness)
-    estimator.objective_ = square * fit.objective
-    estimator.objective_history_ = square * np.array(fit.history)
+    estimator.objective_, estimator.objective_history_ = fit.objective, np.array(fit.history)
     estimator.n_rounds_, estimator.n_iter_ = fit.n_rounds, fit.n_iter
     estimator.training_ranks_ = training_ranks(problem.operator)
 
 
-def _spectral_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Target of method="svd" with the two largest singular values, and a warning where they are close."""
-    from suquan.solvers.spectral import spectral_target
-
-    g, singular_values = spectral_target(problem)
-    first, second = (*singular_values, 0.0)[:2]
-    if not first - second >= _UNSTABLE_GAP * first or first == 0:
-        _warn(
-            f"the two largest singular values are {first:.6g} and {second:.6g}: so close that the "
-            "target found by method='svd' is not stable. Use more samples or another method."
-        )
-    return g, singular_values
-
-
-def warn_nothing_to_rank() -> None:
-    """Warn that no training sample has an order."""
-    _warn(
-        "no sample has two different values, so there is nothing to rank: the model is its "
-        "intercept alone."
-    )
-
-
-def _warn_about(fit: JointFit, settings: Settings) -> None:
+def _warn_about(fit: Fit, settings: Settings) -> None:
+    if settings.method.is_spectral and fit.singular_values is not None:
+        first, second = (*fit.singular_values, 0.0)[:2]
+        if not first - second >= _UNSTABLE_GAP * first or first == 0:
+            _warn(
+                f"the two largest singular values are {first:.6g} and {second:.6g}: so close that the "
+                "target found by method='svd' is not stable. Use more samples or another method."
+            )
     if fit.collapsed:
         _warn(
             "the best target at these penalties is zero; the last one that was not is kept. "

@@ -32,26 +32,20 @@ from suquan.fitting import (
     crossfit_splits,
     decision_values,
     feature_moments,
+    finish,
     fit_weights,
-    make_problem,
-    make_start,
+    pose,
     rank,
-    scale_features,
-    warn_nothing_to_rank,
+    solve,
 )
 from suquan.losses import classes_of_folds
-from suquan.matrix_model import fit_targets
-from suquan.methods import Method
-from suquan.objective import FLOAT64_ENTRIES, JointFit, Splits, fit_grid, intercept_only
+from suquan.objective import Fit, Splits
 from suquan.ranking import SampleOperator
+from suquan.rounds import Candidate
 from suquan.scoring import OutputScorer
-from suquan.solvers.knot_grams import KnotProblem, knot_grams, knot_products
-from suquan.solvers.spectral import spectral_target
 from suquan.targets import learn_target
 
-# Largest size of the blocks of knots; beyond it the features are touched in every round.
-KNOT_GRAMS_BYTES = 1 << 30
-Fits = Sequence[tuple[np.ndarray, JointFit]]  # targets with the fits at them
+Fits = Sequence[tuple[np.ndarray, Fit]]  # targets with the fits at them
 
 
 class FoldScores(NamedTuple):
@@ -62,17 +56,6 @@ class FoldScores(NamedTuple):
     outputs: np.ndarray  # (n_models, n_test, n_outputs)
 
 
-class Candidate(NamedTuple):
-    """One setting that selection may choose."""
-
-    method: Method
-    alpha: float
-    smoothness: float
-    max_rounds: int
-    n_targets: int | None = None
-    departure: float = 1.0
-
-
 @dataclass(frozen=True)
 class RankedData(Samples):
     """Samples that were ranked once, for fits on any part of them.
@@ -81,13 +64,10 @@ class RankedData(Samples):
     ----------
     operator : SampleOperator
     groups : ndarray of shape (n_samples,) or None
-    grams : ndarray of shape (n_samples, n_samples, n_knots, n_knots) or None
-        Blocks of knots of all pairs of samples.
     """
 
     operator: SampleOperator
     groups: np.ndarray | None = None
-    grams: np.ndarray | None = None
 
     @classmethod
     def of(cls, settings: Settings, samples: Samples, groups: Any = None) -> RankedData:
@@ -99,31 +79,6 @@ class RankedData(Samples):
                 f"y varies by {spread}, whose square is out of range; divide y by {spread}."
             )
         return cls(**vars(samples), operator=rank(settings, samples.X), groups=groups)
-
-    def with_knot_grams(
-        self, settings: Settings, candidates: Sequence[Candidate], n_folds: int, n_jobs: int | None
-    ) -> RankedData:
-        """The same data with the blocks of knots of all samples, where they pay for that many fits.
-
-        With them a round costs the same for any number of features. They need a ridge penalty, at least as many
-        features as samples, few knots, values without long ties, and features that are not scaled, which those
-        of every training set are in their own way.
-        """
-        n_samples, n_features = self.operator.n_samples, self.operator.n_features
-        candidates = [c for c in candidates if not c.method.norm]
-        numbers = {c.method.knots(settings.n_knots, n_features) for c in candidates}
-        n_knots = min(numbers, default=n_features)
-        n_rounds = n_folds * sum(c.max_rounds for c in candidates)
-        pays = n_knots < n_features and n_samples <= min(n_features, n_rounds)
-        unfit = settings.l1_ratio > 0 or settings.feature_scaling != "none"
-        if not pays or unfit or len(numbers) > 1:
-            return self
-        n_entries = n_samples * n_features * self.loss.n_outputs
-        dtype = np.dtype(np.float64 if n_entries <= FLOAT64_ENTRIES else np.float32)
-        if dtype.itemsize * (n_samples * n_knots) ** 2 > KNOT_GRAMS_BYTES:
-            return self
-        grams = knot_grams(self.operator, n_knots, dtype=dtype, n_jobs=n_jobs)
-        return replace(self, grams=grams)
 
     def weights_in(self, settings: Settings, train: np.ndarray) -> np.ndarray:
         """Weights of the samples `train` in a fit to them."""
@@ -142,67 +97,48 @@ class RankedData(Samples):
 
     def fit(
         self, settings: Settings, candidates: Sequence[Candidate], train: np.ndarray
-    ) -> list[tuple[np.ndarray, JointFit]]:
+    ) -> list[tuple[np.ndarray, Fit]]:
         """Target and fit of every candidate on the samples `train`; intercepts where they are constant."""
-        train = train[self.used[train]]
-        part = replace(
-            self,
-            operator=self.operator.take(train),
-            y=self.y[train],
-            weights=self.weights_in(settings, train),
-            groups=None if self.groups is None else self.groups[train],
-            grams=None if self.grams is None else self.grams[np.ix_(train, train)],
-        )
-        if part.operator.is_constant:
-            warn_nothing_to_rank()
-        results: dict[int, tuple[np.ndarray, JointFit]] = {}
+        part = self._part(settings, train)
+        results: dict[int, tuple[np.ndarray, Fit]] = {}
         for name in dict.fromkeys(candidate.method.name for candidate in candidates):
             places = [k for k, candidate in enumerate(candidates) if candidate.method.name == name]
             own = settings.with_method(candidates[places[0]].method)
-            fits = part._fit_method(own, [candidates[k] for k in places], self.X[train])
+            of_alpha, of_smoothness = own.penalty_units(self.units)
+            inner = [
+                at._replace(alpha=at.alpha / of_alpha, smoothness=at.smoothness / of_smoothness)
+                for at in map(candidates.__getitem__, places)
+            ]
+            problem, g, splits = part._posed(own)
+            fits = solve(own, problem, g, inner, splits, self.units)
             results |= dict(zip(places, fits, strict=True))
         return [results[k] for k in range(len(candidates))]
 
-    def _fit_method(
-        self, settings: Settings, candidates: list[Candidate], X: np.ndarray
-    ) -> list[tuple[np.ndarray, JointFit]]:
-        """Fits of one method to all samples here, whose values are X."""
-        own = settings.in_units(self.units)
-        problem = make_problem(own, self.operator, self.loss, self.y, self.weights)
-        of_alpha, of_smoothness = settings.penalty_units(self.units)
-        candidates = [
-            c._replace(alpha=c.alpha / of_alpha, smoothness=c.smoothness / of_smoothness)
-            for c in candidates
-        ]
-        if self.grams is not None and not settings.method.norm:
-            problem = KnotProblem(**vars(problem), grams=self.grams)
-        learn = partial(learn_target, X, operator=self.operator, sample_weight=self.weights)
-        g = make_start(settings, X.shape[1], problem.n_knots, learn)
-        problem = scale_features(settings, problem, g)
-        fits: list[JointFit]
-        if settings.method.norm:
-            fits = [
-                fit_targets(
-                    replace(problem, alpha=at.alpha, smoothness=at.smoothness),
-                    g,
-                    at.n_targets,
-                    replace(settings.steps, max_rounds=at.max_rounds),
-                )
-                for at in candidates
-            ]
-        elif self.operator.is_constant:
-            fits = [
-                intercept_only(replace(problem, smoothness=at.smoothness), g) for at in candidates
-            ]
-        else:
-            if settings.method.is_spectral:
-                g = spectral_target(problem)[0]
-            everyone = np.ones(len(self.y), dtype=bool)
-            splits = crossfit_splits(settings, self.loss, self.y, self.groups, everyone)
-            fits = fit_grid(problem, g, candidates, settings.steps, splits)
-        if problem.operator.scale is not None:
-            fits = [replace(fit, w=problem.operator.unscale(fit.w)) for fit in fits]
-        return [(problem.expand(fit.g), fit) for fit in fits]
+    def fit_estimator(self, estimator: Any) -> None:
+        """Fit an estimator with settings of its own to all samples, by the ranks that are known already."""
+        settings = Settings.of(estimator)
+        problem, g, splits = self._part(settings, np.arange(len(self.y)))._posed(settings)
+        finish(estimator, settings, problem, g, splits, self.classes, self.units)
+
+    def _part(self, settings: Settings, rows: np.ndarray) -> RankedData:
+        """The samples `rows` that are used, with their weights in a fit to them."""
+        rows = rows[self.used[rows]]
+        return replace(
+            self,
+            X=self.X[rows],
+            operator=self.operator.take(rows),
+            y=self.y[rows],
+            weights=self.weights_in(settings, rows),
+            groups=None if self.groups is None else self.groups[rows],
+        )
+
+    def _posed(self, settings: Settings) -> tuple[Any, np.ndarray, Splits | None]:
+        """Problem, start and folds of cross-fitting of all samples here."""
+        learn = partial(learn_target, self.X, operator=self.operator, sample_weight=self.weights)
+        posed = self.operator, self.loss, self.y, self.weights, self.units, learn
+        problem, g = pose(settings, *posed)
+        everyone = np.ones(len(self.y), dtype=bool)
+        return problem, g, crossfit_splits(settings, self.loss, self.y, self.groups, everyone)
 
     def score(
         self,
@@ -237,22 +173,13 @@ class RankedData(Samples):
         A missing value counts as in predictions: as the mean of the feature over `train`.
         """
         held_out, own = self.operator.take(test), train[self.used[train]]
-        cross = None if self.grams is None else self.grams[np.ix_(test, own)]
-        outputs = [
-            held_out.scores(fit.w, f) + fit.b
-            if cross is None or fit.dual is None
-            else knot_products(cross, fit.g)[1] @ fit.dual.T + fit.b
-            for f, fit in fits
-        ]
+        outputs = [held_out.scores(fit.w, f) + fit.b for f, fit in fits]
         if not held_out.is_complete:
             ranked, weights = self.operator.take(own), self.weights_in(settings, own)
             for u, (f, fit) in zip(outputs, fits, strict=True):
-                w = fit.w
-                if cross is not None and fit.dual is not None:
-                    w = np.stack([ranked.sum_apply(a, f) for a in fit.dual])
-                means, _ = feature_moments(ranked, weights, f, w)
-                u += held_out.gap_scores(means if f.ndim == 2 else w * means)
-        return [self.units.centre + self.units.scale * u for u in outputs]
+                means, _ = feature_moments(ranked, weights, f, fit.w)
+                u += held_out.gap_scores(means if f.ndim == 2 else fit.w * means)
+        return outputs
 
 
 class RepeatedGroupFolds(BaseCrossValidator):

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from suquan.fitting import Settings
-from suquan.folds import Candidate, FoldScores, RankedData, corrected_error, test_share
+from suquan.folds import FoldScores, RankedData, corrected_error, test_share
 from suquan.methods import Method, resolve_method
 from suquan.objective import Splits
+from suquan.rounds import Candidate
 
 # Parameters of a grid, as users give them.
 GRID = ("alphas", "smoothnesses", "max_rounds", "n_targets", "departures")

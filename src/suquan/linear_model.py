@@ -284,14 +284,15 @@ default="crossfit"
         Starting (or fixed) target: "median" or "mean" of the sorted training samples, or anything
         :func:`make_target_quantiles` takes. It is centred and scaled to mean square 1.
     max_rounds : int, default=None
-        Largest number of rounds of f-step and w-step; None: 5 for "joint", 100 for "multi", 1 for the others.
+        Largest number of rounds of f-step and w-step; None: 5 for "joint", 300 for "multi", 1 for the others.
     departure : float, default=1.0
         Part of the way from the start to the learned target that is gone, in [0, 1]: 0 keeps the start, as
         "fixed" does. With few samples half of the way is often better; :class:`SuquanClassifierCV` chooses.
         "multi" and "matrix" have no start, and always go the whole way.
-    n_knots : int, default=None
-        Learn f as a piecewise linear function with this many node values; None: one value per feature, at most
-        16 for "multi" and "matrix".
+    n_knots : int, "auto" or None, default="auto"
+        Learn f as a piecewise linear function with this many node values, at most one per feature. "auto":
+        64, or 16 for "multi" and "matrix"; the target of "fixed" is read at full length. None: one value
+        per feature, the paper's form.
     cv : int, splitter or iterable of splits, default=5
         Folds of "crossfit": stratified for classes, always shuffled; fewer if a class has fewer members. If the
         training samples of a fold lack a class, nothing is learned, with a warning.
@@ -400,7 +401,7 @@ default="crossfit"
         init: Any = "uniform",
         max_rounds: int | None = None,
         departure: float = 1.0,
-        n_knots: int | None = None,
+        n_knots: int | str | None = "auto",
         cv: Any = 5,
         n_repeats: int = 3,
         ties: str = "average",
@@ -552,7 +553,7 @@ default="crossfit"
         init: Any = "uniform",
         max_rounds: int | None = None,
         departure: float = 1.0,
-        n_knots: int | None = None,
+        n_knots: int | str | None = "auto",
         cv: Any = 5,
         n_repeats: int = 3,
         ties: str = "average",

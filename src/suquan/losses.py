@@ -7,22 +7,24 @@ A loss works on the whole vector of scores with the samples' weights,
 so that a loss that is no sum over samples fits in too. ``y`` holds encoded labels, one row per sample, and
 ``u`` the scores, of shape (n_samples,). Several outputs make it (n_samples, n_outputs), or that array
 flattened: the outputs of a sample lie side by side. Gradients have the shape of u. :class:`Loss` is the
-protocol: an object of a class that follows it can be given to the estimators as ``loss=``.
+protocol: an object that has at least its `value` and `gradient` can be given to the estimators as ``loss=``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit, log_softmax, logit, softmax, xlog1py, xlogy
+from scipy.special import expit, log_softmax, softmax, xlogy
 
 __all__ = [
     "Curvature",
     "DiagonalCurvature",
+    "DifferenceCurvature",
     "Huber",
     "Logistic",
     "Loss",
@@ -36,8 +38,8 @@ Array = NDArray[Any]
 
 # Log-odds given to a class or a count that is absent: its loss is 1e-22, and the exponentials stay finite.
 _RAREST = 1e-22
-# How far rounding may carry a dual point beyond the domain of the conjugate.
-_ROUNDING = 1e-9
+# Largest change of a score in a difference of gradients.
+_STEP = 1e-4
 
 
 class Curvature(Protocol):
@@ -54,9 +56,12 @@ class Curvature(Protocol):
         """Diagonal of H, of shape (n_scores,)."""
 
 
-@runtime_checkable
 class Loss(Protocol):
     """What the package asks of a loss; all methods are pure functions of their arguments.
+
+    A loss of one's own needs `value` and `gradient`: :class:`_Default` stands in for what it lacks. A loss that
+    is flat or linear somewhere, where the step of Newton's method would have no end, may also have
+    ``secant(y, u, s)``, the slope of its gradient between the scores of smallest loss and u.
 
     Attributes
     ----------
@@ -64,27 +69,25 @@ class Loss(Protocol):
         What messages and model files call it.
     is_classification : bool
         Whether labels are classes.
-    is_quadratic : bool
-        Whether the curvature is the same at all scores, so that Newton's model is exact.
     couples_samples : bool
-        Whether the curvature has entries between samples, so that blocks of them cannot be added up. Such a
-        loss also has ``separate(y, parts)``: labels of samples that are to be compared within the parts only.
-
-    Two more are optional: ``has_intercept``, False where shifts of all scores change nothing, so that no
-    intercept is fitted; and ``fold_classes(y, n_folds)``, classes of which every fold gets its share.
+        Whether the loss is no sum over samples. Such a loss also has ``separate(y, parts)``: labels of samples
+        that are to be compared within the parts only; and ``fold_classes(y, n_folds)``, classes of which every
+        fold gets its share.
+    has_intercept : bool
+        False where shifts of all scores change nothing, so that no intercept is fitted.
     """
 
     name: str
     is_classification: bool
-    is_quadratic: bool
     couples_samples: bool
+    has_intercept: bool
 
     @property
     def n_outputs(self) -> int:
         """Scores per sample."""
 
-    def encode(self, labels: Array, used: Array) -> tuple[Loss, Array, Array | None]:
-        """The loss for these labels, the labels as it wants them, and the classes (None for values).
+    def encode(self, labels: Array, used: Array) -> tuple[Any, Array, Array | None]:
+        """Return the loss for these labels, the labels as it wants them, and the classes (None for values).
 
         `used` is the mask of the samples that count.
         """
@@ -97,12 +100,6 @@ class Loss(Protocol):
 
     def hessian(self, y: Array, u: Array, s: Array) -> Curvature:
         """∂²L/∂u²."""
-
-    def conjugate(self, y: Array, a: Array, s: Array) -> float:
-        """sup over u of a·u − L(u), infinite outside its domain."""
-
-    def scores_of_dual(self, y: Array, a: Array, s: Array) -> Array:
-        """Scores u with ∂L/∂u = a, up to shifts that the loss ignores."""
 
     def best_constant(self, y: Array, s: Array) -> Array:
         """Scores of the best model without features, of shape (n_outputs,)."""
@@ -152,10 +149,119 @@ class SoftmaxCurvature:
         return (self.s[:, None] * p * (1.0 - p)).ravel()
 
 
+@dataclass(frozen=True)
+class DifferenceCurvature:
+    """Hessian whose products are differences of gradients, with about its diagonal d.
+
+    Attributes
+    ----------
+    gradient : callable
+        Of the scores.
+    u, d : ndarray of shape (n_scores,)
+    """
+
+    gradient: Callable[[Array], Array]
+    u: Array
+    d: Array
+
+    def product(self, x: Array) -> Array:
+        """(∇L(u + t x) − ∇L(u − t x)) / 2t, for every column of x."""
+        columns = x.reshape(len(self.u), -1).astype(np.float64)
+        out = np.empty_like(columns)
+        for column, change in zip(columns.T, out.T, strict=True):
+            t = _STEP / max(float(np.abs(column).max(initial=0.0)), 1e-300)
+            at = self.u + t * column, self.u - t * column
+            change[:] = (self.gradient(at[0]) - self.gradient(at[1])) / (2.0 * t)
+        return out.reshape(x.shape).astype(x.dtype, copy=False)
+
+    def diagonal(self) -> Array:
+        """The vector d."""
+        return self.d
+
+
+def damped_hessian(loss: Any, y: Array, u: Array, s: Array, damping: float) -> Curvature:
+    """Hessian at u, at least `damping` times the secant's slope where the loss tells it."""
+    hessian = loss.hessian(y, u, s)
+    if not hasattr(loss, "secant"):
+        return hessian
+    return DiagonalCurvature(np.maximum(hessian.diagonal(), damping * loss.secant(y, u, s)))
+
+
 def _rows(d: Array, x: Array) -> Array:
     """d in the type of x, to multiply its rows."""
     d = d.astype(x.dtype, copy=False)
     return d[:, None] if x.ndim == 2 else d
+
+
+# -- what losses share --------------------------------------------------------------------------------
+
+
+class _Default:
+    """All that a loss of values need not say: one score per sample, which is the prediction."""
+
+    name = "the loss"
+    n_outputs = 1
+    is_classification = couples_samples = False
+    has_intercept = True
+
+    def encode(self, labels, used):
+        """Labels as floats."""
+        return self, np.asarray(labels, dtype=np.float64), None
+
+    def hessian(self, y, u, s):
+        """Differences of gradients; the diagonal where samples do not count in each other's terms."""
+
+        def gradient(u: Array) -> Array:
+            return self.gradient(y, u, s)  # type: ignore[attr-defined]
+
+        u = np.ravel(u).astype(np.float64)
+        plain = DifferenceCurvature(gradient, u, u)
+        return replace(plain, d=np.maximum(plain.product(np.ones_like(u)), 0.0))
+
+    def best_constant(self, y, s):
+        """Root of the sum of the gradient, found from the middle of the labels outwards."""
+        slope = lambda b: float(np.sum(self.gradient(y, np.full(len(y), b), s)))  # type: ignore[attr-defined]  # noqa: E731
+        middle = float(np.median(y[s > 0.0]))
+        reach = max(float(np.ptp(y[s > 0.0])), 1.0)
+        for _ in range(60):
+            low, high = middle - reach, middle + reach
+            if slope(low) <= 0.0 <= slope(high):
+                return np.array([brentq(slope, low, high, xtol=np.finfo(float).tiny)])
+            reach *= 2.0
+        raise ValueError(
+            f"{self.name} has no smallest value for a constant score; give best_constant."
+        )
+
+    def smoothness_unit(self, y, s):
+        """Mean loss of the best constant: the variance of y for the squared loss."""
+        constant = np.broadcast_to(self.best_constant(y, s), len(y))
+        return self.value(y, constant, s) / s.sum()  # type: ignore[attr-defined]
+
+    def mean(self, u):
+        """The scores, shape (n_samples,)."""
+        return np.ravel(u)
+
+
+@dataclass(frozen=True)
+class _Foreign:
+    """A loss of the user's own, completed by the defaults."""
+
+    given: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "given" or name.startswith("__"):
+            raise AttributeError(name)
+        if hasattr(self.given, name):
+            return getattr(self.given, name)
+        default = getattr(_Default, name)
+        return default.__get__(self) if callable(default) else default
+
+    def encode(self, labels, used):
+        """As the given loss does, or labels as floats."""
+        if not hasattr(self.given, "encode"):
+            return _Default.encode(self, labels, used)  # type: ignore[arg-type]
+        loss, y, classes = self.given.encode(labels, used)
+        return _Foreign(loss), y, classes
 
 
 # -- classes ----------------------------------------------------------------------------------------
@@ -164,8 +270,7 @@ def _rows(d: Array, x: Array) -> Array:
 class _OfClasses:
     """What losses of class labels share."""
 
-    is_classification = True
-    is_quadratic = couples_samples = False
+    is_classification, couples_samples, has_intercept = True, False, True
 
     def smoothness_unit(self, y, s):
         """One: the loss has no unit."""
@@ -201,18 +306,6 @@ class Logistic(_OfClasses):
         """`s e / (1 + e)²` with `e = exp(−|u|)`, on the diagonal."""
         e = _exp_minus_abs(u)
         return DiagonalCurvature(s * (e / (1.0 + e) ** 2))
-
-    def conjugate(self, y, a, s):
-        """Σ s [q log q + (1 − q) log(1 − q)] with q = −y a / s in [0, 1]."""
-        q = _share(-y * a, s)
-        if _is_outside(q):
-            return np.inf
-        q = np.clip(q, 0.0, 1.0)
-        return float(s @ (xlogy(q, q) + xlog1py(1.0 - q, -q)))
-
-    def scores_of_dual(self, y, a, s):
-        """−y log(q / (1 − q)) with q = −y a / s."""
-        return -y * logit(np.clip(_share(-y * a, s), 1e-300, 1.0 - 1e-16))
 
     def best_constant(self, y, s):
         """Log-odds of the positive class."""
@@ -256,26 +349,6 @@ class Softmax(_OfClasses):
         """s (diag(π) − π πᵀ) of every sample, π = softmax(u)."""
         return SoftmaxCurvature(softmax(self._of_samples(u), axis=1), s)
 
-    def _dual_probabilities(self, y, a, s):
-        """a / s + e_y."""
-        q = self._of_samples(a) / np.where(s > 0.0, s, 1.0)[:, None]
-        q[np.arange(len(y)), y] += 1.0
-        return q
-
-    def conjugate(self, y, a, s):
-        """Σ s Σ_k q_k log q_k with q = a / s + e_y on the simplex."""
-        q = self._dual_probabilities(y, a, s)
-        q = q[s > 0.0]
-        if _is_outside(q) or np.any(np.abs(q.sum(axis=1) - 1.0) > _ROUNDING):
-            return np.inf
-        q = np.clip(q, 0.0, 1.0)
-        return float(s[s > 0.0] @ xlogy(q, q).sum(axis=1))
-
-    def scores_of_dual(self, y, a, s):
-        """The logarithms of q."""
-        q = np.maximum(self._dual_probabilities(y, a, s), 1e-300)
-        return np.log(q).reshape(np.shape(a))
-
     def best_constant(self, y, s):
         """Logarithms of the class frequencies, of sum 0."""
         frequency = np.bincount(y, weights=s, minlength=self.n_outputs)
@@ -311,32 +384,11 @@ def _exp_minus_abs(u: Array) -> Array:
 # -- values -----------------------------------------------------------------------------------------
 
 
-class _OfValues:
-    """What losses of values share: one score per sample, which is the prediction unless there is a link."""
-
-    n_outputs = 1
-    is_classification = is_quadratic = couples_samples = False
-
-    def encode(self, labels, used):
-        """Labels as floats."""
-        return self, np.asarray(labels, dtype=np.float64), None
-
-    def smoothness_unit(self, y, s):
-        """Mean loss of the best constant: the variance of y for the squared loss."""
-        constant = np.broadcast_to(self.best_constant(y, s), len(y))  # type: ignore[attr-defined]
-        return self.value(y, constant, s) / s.sum()  # type: ignore[attr-defined]
-
-    def mean(self, u):
-        """The scores, shape (n_samples,)."""
-        return np.ravel(u)
-
-
 @dataclass(frozen=True)
-class Squared(_OfValues):
+class Squared(_Default):
     """(y − u)², without a half."""
 
     name = "squared"
-    is_quadratic = True
 
     def value(self, y, u, s):
         """Σ s (y − u)²."""
@@ -350,14 +402,6 @@ class Squared(_OfValues):
         """2 s on the diagonal."""
         return DiagonalCurvature(2.0 * np.asarray(s, dtype=np.float64))
 
-    def conjugate(self, y, a, s):
-        """Σ a y + a² / (4 s)."""
-        return float(a @ y + 0.25 * (a * _share(a, s)).sum())
-
-    def scores_of_dual(self, y, a, s):
-        """y + a / (2 s)."""
-        return y + 0.5 * _share(a, s)
-
     def best_constant(self, y, s):
         """Mean of y."""
         return np.array([s @ y / s.sum()])
@@ -370,7 +414,6 @@ class Huber(Squared):
     delta: float = 1.35
 
     name = "huber"
-    is_quadratic = False
 
     def value(self, y, u, s):
         """`Σ s m (2 |r| − m)` with `r = y − u`, `m = min(|r|, delta)`."""
@@ -386,11 +429,9 @@ class Huber(Squared):
         """2 s where the residual is at most delta, 0 beyond, on the diagonal."""
         return DiagonalCurvature(2.0 * s * (np.abs(u - y) <= self.delta))
 
-    def conjugate(self, y, a, s):
-        """That of the squared loss where `|a| ≤ 2 s delta`."""
-        if np.any(np.abs(_share(a, s)) > 2.0 * self.delta * (1.0 + _ROUNDING)):
-            return np.inf
-        return super().conjugate(y, a, s)
+    def secant(self, y, u, s):
+        """2 s delta / |r|, at most 2 s."""
+        return 2.0 * s * (self.delta / np.maximum(np.abs(u - y), self.delta))
 
     def best_constant(self, y, s):
         """Root of Σ s clip(b − y), between the smallest and the largest y."""
@@ -402,7 +443,7 @@ class Huber(Squared):
 
 
 @dataclass(frozen=True)
-class Poisson(_OfValues):
+class Poisson(_Default):
     """exp(u) − y u + y log y − y for y ≥ 0: half the Poisson deviance, with the log link."""
 
     name = "poisson"
@@ -430,17 +471,10 @@ class Poisson(_OfValues):
         """s exp(u) on the diagonal."""
         return DiagonalCurvature(s * np.exp(u))
 
-    def conjugate(self, y, a, s):
-        """Σ s [m log m − m − y log y + y] with the mean m = y + a / s ≥ 0."""
-        m = y + _share(a, s)
-        if np.any(m < -_ROUNDING * (1.0 + y)):
-            return np.inf
-        m = np.maximum(m, 0.0)
-        return float(s @ (xlogy(m, m) - m - xlogy(y, y) + y))
-
-    def scores_of_dual(self, y, a, s):
-        """Logarithm of y + a / s."""
-        return np.log(np.maximum(y + _share(a, s), 1e-300))
+    def secant(self, y, u, s):
+        """s (exp(u) − y) / (u − log y), 0 where y is."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return s * np.nan_to_num((np.exp(u) - y) / (u - np.log(y)), posinf=0.0)
 
     def best_constant(self, y, s):
         """Logarithm of the mean of y."""
@@ -449,16 +483,6 @@ class Poisson(_OfValues):
     def mean(self, u):
         """Expected counts exp(u), shape (n_samples,)."""
         return np.exp(np.ravel(u))
-
-
-def _share(a: Array, s: Array) -> Array:
-    """The quotient a / s, 0 where the weight is 0."""
-    return np.divide(a, s, out=np.zeros(np.shape(a)), where=s > 0.0)
-
-
-def _is_outside(q: Array) -> bool:
-    """Whether some q lies outside [0, 1] by more than rounding."""
-    return bool(np.any(q < -_ROUNDING) or np.any(q > 1.0 + _ROUNDING))
 
 
 class Units(NamedTuple):
@@ -533,11 +557,13 @@ def make_loss(loss: Any, n_classes: int | None = None, *, huber_delta: float = 1
     Softmax(n_outputs=3)
     """
     if not isinstance(loss, str):
-        if isinstance(loss, Loss):
-            return loss
+        if isinstance(loss, (_OfClasses, _Default, _Foreign)):
+            return loss  # type: ignore[return-value]
+        if callable(getattr(loss, "value", None)) and callable(getattr(loss, "gradient", None)):
+            return _Foreign(loss)
         raise TypeError(
             "loss must be a name, or an object that follows suquan.losses.Loss; one of class "
-            f"{type(loss).__name__} does not."
+            f"{type(loss).__name__} does not: it has no value and gradient."
         )
     if loss == "auto":
         loss = "softmax" if n_classes is not None and n_classes > 2 else "logistic"

@@ -34,10 +34,8 @@ class Method:
         Norm of the matrix of all features' curves, for methods with several targets.
     start : str, distribution, callable or array-like, default=None
         Where rounds start, in place of the parameter `init`.
-    n_knots : int, default=None
-        Knots where the user gives no number and there are more features; None: one per feature.
-    complexity : int
-        Selection by "one_se" prefers smaller numbers.
+    n_knots : int, default=64
+        Knots of a target that is learned, where the user leaves their number to the method.
     """
 
     name: str
@@ -48,30 +46,39 @@ class Method:
     is_spectral: bool = False
     norm: str | None = None
     start: Any = None
-    n_knots: int | None = None
-    complexity: int = 7
+    n_knots: int = 64
 
     def rounds(self, max_rounds: int | None) -> int:
         """Largest number of rounds, for the number that the user gave."""
         return int(max_rounds) if max_rounds and self.max_rounds else self.max_rounds
 
-    def knots(self, n_knots: int | None, n_features: int) -> int:
-        """Number of knots, for the number that the user gave."""
-        return int(n_knots) if n_knots else min(self.n_knots or n_features, n_features)
+    @property
+    def learns(self) -> bool:
+        """Whether the target depends on the labels."""
+        return bool(self.max_rounds or self.is_spectral or self.norm)
+
+    def knots(self, n_knots: int | str | None, n_features: int) -> int:
+        """Return the number of knots, at most one per feature, for the user's number, "auto" or None.
+
+        A target that is given, and not learned, is read as it is: at full length.
+        """
+        if n_knots == "auto":
+            n_knots = self.n_knots if self.learns else None
+        return n_features if n_knots is None else min(int(n_knots), n_features)
 
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("fixed", complexity=0),
-        Method("svd", is_spectral=True, complexity=1),
-        Method("f0", "f0", 1, complexity=4),
-        Method("bnd", "bnd", 1, complexity=3),
-        Method("spav", "spav", 1, is_smooth=True, complexity=2),
-        Method("joint", "joint", 5, is_smooth=True, complexity=5),
-        Method("crossfit", "joint", 1, is_crossfit=True, is_smooth=True, complexity=6),
-        Method("matrix", norm="frobenius", n_knots=16, complexity=8),
-        Method("multi", max_rounds=100, norm="trace", n_knots=16, complexity=9),
+        Method("fixed"),
+        Method("svd", is_spectral=True),
+        Method("f0", "f0", 1),
+        Method("bnd", "bnd", 1),
+        Method("spav", "spav", 1, is_smooth=True),
+        Method("joint", "joint", 5, is_smooth=True),
+        Method("crossfit", "joint", 1, is_crossfit=True, is_smooth=True),
+        Method("matrix", norm="frobenius", n_knots=16),
+        Method("multi", max_rounds=300, norm="trace", n_knots=16),
     )
 }
 

@@ -100,7 +100,13 @@ class SelectionMixin:
             "n_targets": chosen.n_targets,
             "departure": chosen.departure,
         }
-        model = self._base(**shared).fit(X, y, sample_weight=sample_weight, groups=groups)
+        model = self._base(**shared)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        data.fit_estimator(model)
+        if data.loss.couples_samples:
+            model._fit_baseline(X, data.labels, data.weights)
         self.best_estimator_, self.method_ = model, chosen.method.name
         vars(self).update({name: v for name, v in vars(model).items() if name.endswith("_")})
         # The strengths asked for: a method without smoothness was chosen at 0.
@@ -247,7 +253,7 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
         init: Any = "uniform",
         max_rounds: Any = None,
         n_targets: Any = None,
-        n_knots: int | None = None,
+        n_knots: int | str | None = "auto",
         n_repeats: int = 3,
         ties: str = "average",
         missing: str = "error",
@@ -344,7 +350,7 @@ class SuquanRegressorCV(SelectionMixin, SuquanRegressor):
         init: Any = "uniform",
         max_rounds: Any = None,
         n_targets: Any = None,
-        n_knots: int | None = None,
+        n_knots: int | str | None = "auto",
         n_repeats: int = 3,
         ties: str = "average",
         missing: str = "error",

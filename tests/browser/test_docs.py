@@ -2,13 +2,12 @@
 
 import functools
 import http.server
-import threading
 import urllib.parse
 from pathlib import Path
 
 import pytest
 
-from browser.chromium import DESKTOP, PHONES, contrast, open_page, requests, screenshot
+from browser.chromium import PHONES, contrast, open_page, requests
 
 pytest.importorskip("selenium")
 pytestmark = pytest.mark.browser
@@ -23,10 +22,10 @@ LOOKED_AT = [
     "api/generated/suquan.SuquanClassifier.html",
 ]
 
+LEVELS = ("SEVERE", "WARNING")
 READ = """
 const all = s => [...document.querySelectorAll(s)];
 return {
-  title: document.title,
   headings: all('h1').map(e => e.textContent),
   // The title beside a thumbnail says what it is.
   unnamed: all('img').filter(e => !e.alt && !e.closest('.sphx-glr-thumbcontainer')).map(e => e.src),
@@ -64,7 +63,7 @@ return [...document.querySelectorAll([...texts, 'nav a'])]
 
 
 @pytest.fixture(scope="module")
-def site():
+def site(serve):
     """Address of a server of the built pages."""
     if not PAGES:
         pytest.skip("no pages in docs/_build/html; `make docs` builds them")
@@ -73,30 +72,19 @@ def site():
         def log_message(self, *_):
             pass
 
-    handler = functools.partial(Handler, directory=HTML)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
-        threading.Thread(target=httpd.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{httpd.server_port}/"
-        httpd.shutdown()
-
-
-def look(driver, site, page, **options):
-    """What a page holds, what it asked for, and what it complained about."""
-    open_page(driver, site + page, **options)
-    found = driver.execute_script(READ)
-    found["errors"] = [
-        entry["message"]
-        for entry in driver.get_log("browser")
-        if entry["level"] in ("SEVERE", "WARNING")
-    ]
-    found["asked"] = requests(driver)
-    return found
+    return serve(functools.partial(Handler, directory=HTML))
 
 
 @pytest.fixture(scope="module")
 def read(driver, site):
-    """Every page, on a phone."""
-    return {page: look(driver, site, page, size=PHONES[1]) for page in PAGES}
+    """What every page holds on a phone, what it asked for, and what it complained about."""
+    pages = {}
+    for page in PAGES:
+        open_page(driver, site + page, size=PHONES[1])
+        found = driver.execute_script(READ) | {"asked": requests(driver)}
+        log = [entry for entry in driver.get_log("browser") if entry["level"] in LEVELS]
+        pages[page] = found | {"errors": [entry["message"] for entry in log]}
+    return pages
 
 
 def faults(read, fault):
@@ -107,30 +95,18 @@ def faults(read, fault):
 def test_pages_load_without_errors_and_ask_nobody_else(read, site):
     assert len(read) > 50
     assert not faults(read, lambda found: found["errors"])
-    assert not faults(
-        read, lambda found: [url for url in found["asked"] if not url.startswith((site, "data:"))]
-    )
+    own = (site, "data:")
+    assert not faults(read, lambda page: [url for url in page["asked"] if not url.startswith(own)])
 
 
-def test_pages_have_one_heading_of_the_first_level(read):
-    assert not faults(
-        read, lambda found: len(found["headings"]) != 1 and (found["headings"] or "none")
-    )
-
-
-def test_pictures_are_there_and_say_what_they_show(read):
-    assert not faults(read, lambda found: found["unnamed"] + found["broken"])
-
-
-def test_pages_do_not_scroll_sideways_on_a_phone(read):
+def test_pages_have_one_first_heading_named_pictures_and_fit_on_a_phone(read):
     width = PHONES[1][0]
     assert not faults(
-        read, lambda found: found["width"] > width and (found["width"], found["wide"])
+        read, lambda page: len(page["headings"]) != 1 and (page["headings"] or "none")
     )
-
-
-def test_no_words_are_cut_on_a_phone(read):
-    assert not faults(read, lambda found: found["cut"])
+    assert not faults(read, lambda page: page["unnamed"] + page["broken"])
+    assert not faults(read, lambda page: page["width"] > width and (page["width"], page["wide"]))
+    assert not faults(read, lambda page: page["cut"])
 
 
 def test_links_lead_somewhere(read, site):
@@ -172,17 +148,3 @@ def test_text_stands_out_from_its_ground(driver, site, page, scheme):
     } == set()
     (background,) = {tuple(ground) for text, _, ground in found if text.startswith("H1")}
     assert (max(background) < 128) == (scheme == "dark")
-
-
-@pytest.mark.parametrize("page", LOOKED_AT)
-def test_screenshots_are_taken(driver, site, page, tmp_path):
-    for name, size, scheme in [
-        ("light", DESKTOP, "light"),
-        ("dark", DESKTOP, "dark"),
-        ("phone", PHONES[1], "light"),
-        ("phone-dark", PHONES[1], "dark"),
-    ]:
-        look(driver, site, page, size=size, scheme=scheme)
-        path = screenshot(driver, tmp_path / f"{page.replace('/', '-')}-{name}.png")
-        assert path.stat().st_size > 20_000
-        print(path)

@@ -277,7 +277,9 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
     )
     alphas: int = opt(7, "Strengths of the penalty tried.", "N", min=1)
     smoothnesses: int = opt(5, "Smoothnesses of the target tried.", "N", min=1)
-    n_knots: int | None = opt(None, "Learn the target with this many nodes, for speed.", "N", min=2)
+    n_knots: int | None = opt(
+        None, "Nodes of a learned target; without: 64, or 16 for matrix and multi.", "N", min=2
+    )
     n_targets: int | None = opt(
         None, "multi: most targets; else as many as the problem needs.", "N", min=1
     )
@@ -300,8 +302,9 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
 
     def settings(self) -> dict[str, Any]:
         """Parameters of the same names of an estimator that chooses its penalties."""
-        names = ("alphas", "smoothnesses", "ties", "missing", "n_knots", "feature_scaling")
-        return {name: getattr(self, name) for name in names}
+        names = ("alphas", "smoothnesses", "ties", "missing", "feature_scaling")
+        own = {name: getattr(self, name) for name in names}
+        return own | {"n_knots": self.n_knots or "auto"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,16 @@
 """Samples before and after normalisation: a fitted estimator and samples come in, two pictures go out."""
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from suquan.plotting._axes import COLORS, finish, make_axes, spread_places
+from suquan.plotting._axes import COLORS, finish, make_axes, shown_places
 from suquan.ranking import check_choice
 
 # More samples than this cannot be told apart in one picture.
 _MAX_SAMPLES = 60
-_KINDS = ("quantiles", "density")
 
 
 class NormalizedSampleDisplay:
@@ -28,13 +28,10 @@ class NormalizedSampleDisplay:
     ----------
     artists_ : list of two lists
         What was drawn before and after.
-    ax_ : ndarray of two matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : ndarray of two matplotlib Axes, and Figure
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> from suquan import QuantileNormalizer
     >>> from suquan.datasets import make_distorted_samples
     >>> from suquan.plotting import NormalizedSampleDisplay
@@ -57,9 +54,8 @@ class NormalizedSampleDisplay:
         self.shape = None if shape is None else tuple(int(n) for n in np.ravel(shape))
         if self.shape is None:
             return
-        is_image = len(self.shape) == 2 or (len(self.shape) == 3 and self.shape[2] == 3)
         n_features = self.before.shape[1]
-        if not is_image or int(np.prod(self.shape)) != n_features:
+        if (len(self.shape) != 2 and self.shape[2:] != (3,)) or np.prod(self.shape) != n_features:
             raise ValueError(
                 f"shape must be (height, width) or (height, width, 3) with {n_features} values in all, one "
                 f"per feature; got {self.shape}."
@@ -91,10 +87,6 @@ class NormalizedSampleDisplay:
             One row per sample with its median, quartiles and 5% and 95% points; or one histogram line
             per sample. Of more than 60 samples every so-manieth is drawn.
         ax : sequence of two matplotlib Axes, default=None
-
-        Returns
-        -------
-        NormalizedSampleDisplay
         """
         if not hasattr(estimator, "transform"):
             raise ValueError(
@@ -107,45 +99,46 @@ class NormalizedSampleDisplay:
 
     def plot(self, kind: str = "quantiles", *, sample: int = 0, ax: Any = None) -> Self:
         """Draw on the two axes `ax`, or on a new figure; see :meth:`from_estimator`."""
-        check_choice("kind", kind, _KINDS)
+        check_choice("kind", kind, ("quantiles", "density"))
         if not -len(self.before) <= sample < len(self.before):
             raise ValueError(
                 f"sample must be the number of one of the {len(self.before)} samples; got {sample}."
             )
         self.ax_, self.figure_ = make_axes(ax, n=2, size=(8, 3.6))
-        self.artists_ = []
-        rows = spread_places(len(self.before), _MAX_SAMPLES)
+        rows = shown_places(len(self.before), _MAX_SAMPLES, 0)
         if kind == "quantiles":
-            rows = rows[np.argsort(_quantiles(self.before[rows], [0.5])[0], kind="stable")]
-        draw = _draw_densities if kind == "density" else _draw_quantiles
+            rows = rows[np.argsort(_quantiles(self.before[rows], 0.5), kind="stable")]
+        self.artists_ = []
         for axis, X, title in zip(
             self.ax_, (self.before, self.after), ("before", "after"), strict=True
         ):
-            axis.set_title(title, loc="center")
+            axis.set_title(title)
             if self.shape is not None:
-                self.artists_.append([_draw_image(axis, X[sample], self.shape)])
+                self.artists_.append([_draw_image(axis, X[sample].reshape(self.shape))])
                 continue
+            draw = _draw_densities if kind == "density" else _draw_quantiles
             self.artists_.append(draw(axis, X[rows]))
             axis.set_xlabel("value")
             finish(axis)
+        first = self.ax_[0]
         if self.shape is None and kind == "density":
-            self.ax_[0].set_ylabel("density")
+            first.set_ylabel("density")
         elif self.shape is None:  # rows are in order: this corner is free
-            self.ax_[0].set_ylabel("sample, in order of its median before")
-            self.ax_[0].legend(frameon=False, fontsize="small", loc="lower right")
+            first.set_ylabel("sample, in order of its median before")
+            first.legend(frameon=False, fontsize="small", loc="lower right")
         return self
 
 
-def _quantiles(X: np.ndarray, q: list[float]) -> np.ndarray:
+def _quantiles(X: np.ndarray, q: Any) -> np.ndarray:
     """Quantiles of each sample over its observed values; NaN for samples without any."""
-    rows = [x[~np.isnan(x)] for x in X]
-    return np.array([np.quantile(x, q) if x.size else np.full(len(q), np.nan) for x in rows]).T
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN", RuntimeWarning)
+        return np.nanquantile(X, q, axis=1)
 
 
 def _draw_quantiles(ax: Any, X: np.ndarray) -> list[Any]:
     low, first, median, third, high = _quantiles(X, [0.05, 0.25, 0.5, 0.75, 0.95])
-    place = np.arange(len(X))
-    color = COLORS["fixed"]
+    place, color = np.arange(len(X)), COLORS["fixed"]
     return [
         ax.hlines(place, low, high, color=color, alpha=0.35, lw=1, label="5% to 95%"),
         ax.hlines(place, first, third, color=color, lw=1.8, label="quartiles"),
@@ -154,27 +147,21 @@ def _draw_quantiles(ax: Any, X: np.ndarray) -> list[Any]:
 
 
 def _draw_densities(ax: Any, X: np.ndarray) -> list[Any]:
-    """One histogram line per sample, on bins that leave out the outermost values."""
+    """Draw one histogram line per sample, on bins that leave out the outermost values."""
     values = X[np.isfinite(X)]
     if not values.size:
         raise ValueError("there is no finite value to draw.")
-    low, high = np.quantile(values, [0.002, 0.998])
-    if not high > low:
-        low, high = low - 0.5, high + 0.5
-    bins = np.linspace(low, high, 41)
+    bins = np.histogram_bin_edges(values, 40, np.quantile(values, [0.002, 0.998]))
+    counts = np.array([np.histogram(x[np.isfinite(x)], bins)[0] for x in X])
+    density = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1) / np.diff(bins)
     middles = 0.5 * (bins[1:] + bins[:-1])
-    lines = []
-    for x in X:
-        counts = np.histogram(x[np.isfinite(x)], bins)[0]
-        density = counts / (max(int(counts.sum()), 1) * np.diff(bins))
-        lines += ax.plot(middles, density, color=COLORS["fixed"], alpha=0.4, lw=1)
+    lines = ax.plot(middles, density.T, color=COLORS["fixed"], alpha=0.4, lw=1)
     ax.set_ylim(bottom=0)
     return lines
 
 
-def _draw_image(ax: Any, x: np.ndarray, shape: tuple[int, ...]) -> Any:
-    image = x.reshape(shape)
-    if len(shape) == 3:  # colours must lie between 0 and 1
+def _draw_image(ax: Any, image: np.ndarray) -> Any:
+    if image.ndim == 3:  # colours must lie between 0 and 1
         low, high = np.nanmin(image), np.nanmax(image)
         image = (image - low) / (high - low if high > low else 1.0)
     ax.set_axis_off()

@@ -6,14 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from suquan.calibration import MEASURES
 from suquan.comparison import BEST_FIXED, START, VERDICT_METHOD, Comparison
-from suquan.plotting import ComparisonDisplay, RiskGroupDisplay, TargetQuantileDisplay
+from suquan.plotting import (
+    ComparisonDisplay,
+    ReliabilityDisplay,
+    RiskGroupDisplay,
+    TargetQuantileDisplay,
+)
 from suquan.plotting._axes import COLORS, finish
-from suquan.plotting._comparison import differences_from, kind_of, reference_of, scores_of
-from suquan.plotting._risk_groups import risk_table
+from suquan.plotting._comparison import (
+    differences_from,
+    kind_of,
+    names_of,
+    reference_of,
+    risk_table,
+    scores_of,
+)
 from suquan.plotting._targets import shown_targets, standardized
 from suquan.report._page import Figure, Section, Table, Verdict
-from suquan.report._probabilities import cohort_section, probability_section
 from suquan.report._svg import figure_of
 from suquan.report._words import (
     TARGET_IS,
@@ -47,9 +58,10 @@ _MEANINGS = {
     "forest": "extra trees on the uniform target's values",
     "forest_raw": "extra trees on the values",
 }
+_CLASSES = ("the first", "the second class")
 _SCORES = {
-    "roc_auc": "the probability that a sample of the second class gets a higher score than one of the "
-    "first: 0.5 is chance, 1 is perfect",
+    "roc_auc": "the probability that a sample of {1} gets a higher score than one of {0}: 0.5 is chance, 1 is "
+    "perfect",
     "roc_auc_ovr": "the area under the ROC curve of each class against the rest, averaged: 0.5 is chance, 1 is "
     "perfect",
     "accuracy": "the share of samples that are classified correctly",
@@ -67,7 +79,7 @@ _SCORES = {
 def comparison_sections(
     comparison: Comparison, *, with_target: bool = True, class_names: Sequence[str] | None = None
 ) -> list[Section]:
-    """Verdict, cohorts, scores, probabilities, learned target and shuffled labels, each a :class:`Section`.
+    """Tell the verdict, cohorts, scores, probabilities, learned target and shuffled labels, a section each.
 
     Parameters
     ----------
@@ -75,17 +87,14 @@ def comparison_sections(
     with_target : bool, default=True
         Whether the target learned in the folds gets its section.
     class_names : sequence of str, default=None
-        Names of the classes in their order.
-
-    Returns
-    -------
-    list of Section
+        In the order of the classes.
     """
-    sections = [_verdict_section(comparison, class_names), _scores_section(comparison)]
+    sections = [_verdict_section(comparison, class_names)]
     if comparison.cohorts:
-        sections.insert(1, cohort_section(comparison))
+        sections.append(_cohort_section(comparison))
+    sections.append(_scores_section(comparison))
     if "log_loss" in comparison.summary:
-        sections.append(probability_section(comparison))
+        sections.append(_probability_section(comparison))
     if comparison.risk_groups is not None:
         sections.append(_risk_section(comparison))
     if with_target and comparison.targets:
@@ -95,22 +104,20 @@ def comparison_sections(
     return sections
 
 
-def _verdict_section(comparison: Comparison, class_names: Sequence[str] | None) -> Section:
-    headline, _, rest = comparison.verdict.partition(": ")
+def _verdict_section(result: Comparison, class_names: Sequence[str] | None) -> Section:
+    headline, _, rest = result.verdict.partition(": ")
     tone, numbers, reading = "neutral", [], []
-    if comparison.scoring in _SCORES:
-        meaning = _SCORES[comparison.scoring]
-        if class_names is not None and len(class_names) == 2:
-            meaning = meaning.replace("the second class", f"class {class_names[1]}")
-            meaning = meaning.replace("one of the first:", f"one of class {class_names[0]}:")
-        reading.append(f"{comparison.scoring} is {meaning}.")
-    contrast = comparison.contrast
+    if result.scoring in _SCORES:
+        known = class_names is not None and len(class_names) == 2
+        classes = [f"class {name}" for name in class_names or ()] if known else _CLASSES
+        reading.append(f"{result.scoring} is {_SCORES[result.scoring].format(*classes)}.")
+    contrast = result.contrast
     if contrast is not None:
         tone = "good" if contrast.low > 0 else "bad" if contrast.high < 0 else "neutral"
-        means, learned = means_of(comparison), str(comparison.contrasts["method"][0])
+        means, learned = means_of(result), str(result.contrasts["method"][0])
         numbers = [
-            (f"{comparison.scoring}, learned target", score(means[learned])),
-            (f"{comparison.scoring}, initial target", score(means[START])),
+            (f"{result.scoring}, learned target", score(means[learned])),
+            (f"{result.scoring}, initial target", score(means[START])),
             ("difference", signed(contrast.mean)),
             ("95% interval", interval(contrast.low, contrast.high)),
         ]
@@ -125,43 +132,43 @@ def _verdict_section(comparison: Comparison, class_names: Sequence[str] | None) 
     return Section("Verdict", verdict=verdict, paragraphs=[" ".join(reading)])
 
 
-def _risk_section(comparison: Comparison) -> Section:
-    """Kaplan-Meier curves of thirds of the out-of-fold risk, and numbers at risk."""
-    groups = comparison.risk_groups
-    assert groups is not None
-    columns, rows = risk_table(groups)
-    told = "; ".join(f"{row[0]}: {row[1]} samples, {row[-1]} events" for row in rows)
+def _cohort_section(result: Comparison) -> Section:
+    """Tell every method's score in every cohort, each tested with a model of the others."""
+    names, reference, rows = names_of(result), reference_of(result), []
+    keys = ("cohort", "n_samples", "score", "difference")
+    cohorts, sizes, scores, gains = (result.cohorts[key].reshape(-1, len(names)).T for key in keys)
+    has_gains = reference in (START, BEST_FIXED)
+    for name, own, gain in zip(names, scores, gains, strict=True):
+        cells = [score(value) for value in own]
+        if has_gains and name != reference:
+            cells = [f"{told} ({signed(g)})" for told, g in zip(cells, gain, strict=True)]
+        rows.append((name, *cells))
+    heads = [f"{name} ({size:,} samples)" for name, size in zip(cohorts[0], sizes[0], strict=True)]
+    note = f"; in brackets the difference from {reference}" if has_gains else ""
+    caption = f"{result.scoring} in each cohort, of models fitted to the other cohorts{note}."
+    table = Table(caption, ("Method", *heads), rows, numeric=range(1, len(heads) + 1))
     text = (
-        "Each sample is put in the low, middle or high third of its test fold, by the risk that "
-        f"{VERDICT_METHOD!r} gives it in the first repeat; the model has not seen it. If risk said nothing, a "
-        f"trend at least as strong would come with probability p = {p_text(groups.p_value)} (one-sided; "
-        f"{groups.n_permutations} permutations of the thirds within folds and strata)."
+        "Each cohort is the test set once. Cohorts differ more than random folds do and are few, so that no "
+        "interval is given: what counts is whether the differences point the same way."
     )
-    curves = figure_of(
-        partial(RiskGroupDisplay.from_result, comparison),
-        f"Kaplan-Meier curves of three groups of out-of-fold risk. {told}.",
-        "Share free of the event over time, by thirds of out-of-fold risk (Kaplan and Meier); crosses are "
-        "censored samples.",
-    )
-    caption = "Numbers at risk at these times, and events in all."
-    table = Table(caption, columns, rows, numeric=range(1, len(columns)))
-    return Section("Groups of risk", paragraphs=[text], figures=[curves], tables=[table])
+    return Section("Cohorts", paragraphs=[text], tables=[table])
 
 
-def _scores_section(comparison: Comparison) -> Section:
-    scores = scores_of(comparison)
-    details = [_choices_table(comparison)]
-    if len(scores) > 2:
-        details.append(_pairs_table(comparison))
-    figures = _score_figures(comparison, scores)
-    parts = [Section("Fold by fold", figures=figures), Section("Details", tables=details)]
-    return Section("Scores of all methods", tables=[_scores_table(comparison)], sections=parts)
+def _scores_section(result: Comparison) -> Section:
+    details = [_choices_table(result)]
+    if len(names_of(result)) > 2:
+        details.append(_pairs_table(result))
+    parts = [
+        Section("Fold by fold", figures=_score_figures(result)),
+        Section("Details", tables=details),
+    ]
+    return Section("Scores of all methods", tables=[_scores_table(result)], sections=parts)
 
 
-def _score_figures(comparison: Comparison, scores: dict[str, np.ndarray]) -> list[Figure]:
-    """Scores of every method; with several, differences from the reference, and two methods fold by fold."""
-    scoring, n_folds = comparison.scoring, n_folds_of(comparison)
-    plot = partial(ComparisonDisplay.from_result, comparison)
+def _score_figures(result: Comparison) -> list[Figure]:
+    """Draw scores of all methods, their differences from the reference, and two methods fold by fold."""
+    scores, scoring, n_folds = scores_of(result), result.scoring, n_folds_of(result)
+    plot = partial(ComparisonDisplay.from_result, result)
     told = "; ".join(
         f"{name} mean {score(values.mean())}, {score(values.min())} to {score(values.max())}"
         for name, values in sorted(scores.items(), key=lambda item: -item[1].mean())
@@ -175,13 +182,13 @@ def _score_figures(comparison: Comparison, scores: dict[str, np.ndarray]) -> lis
     )
     if len(scores) == 1:
         return [box]
-    first = reference_of(comparison)
-    rows = differences_from(comparison, first)
+    first = reference_of(result)
+    rows = differences_from(result, first)
     told = "; ".join(
         f"{name} {signed(row.mean)} ({interval(row.low, row.high)})" for name, row in rows.items()
     )
     caption = f"Mean difference from {first}, with its 95% interval. Where it holds 0, no difference is shown."
-    if comparison.cohorts:
+    if result.cohorts:
         caption = f"Mean difference from {first} over the cohorts, which are no random folds: no interval."
     difference = figure_of(
         partial(plot, "difference"),
@@ -189,8 +196,7 @@ def _score_figures(comparison: Comparison, scores: dict[str, np.ndarray]) -> lis
         caption,
         height=0.9 + 0.27 * len(rows),
     )
-    others = [name for name in scores if name != first]
-    second = VERDICT_METHOD if VERDICT_METHOD in others else others[0]
+    second = VERDICT_METHOD if VERDICT_METHOD in rows else next(n for n in scores if n != first)
     x, y = scores[first], scores[second]
     scatter = figure_of(
         partial(plot, "scatter", methods=[first, second]),
@@ -202,53 +208,38 @@ def _score_figures(comparison: Comparison, scores: dict[str, np.ndarray]) -> lis
     return [box, difference, scatter]
 
 
-def _scores_table(comparison: Comparison) -> Table:
-    summary, scoring = comparison.summary, comparison.scoring
-    reference = reference_of(comparison)
-    differences = differences_from(comparison, reference)
-    names = [str(name) for name in summary["method"]]
-    order = np.argsort(summary["rank"], kind="stable")
-    rows = []
-    for k in order:
+def _scores_table(result: Comparison) -> Table:
+    summary, names, reference = result.summary, names_of(result), reference_of(result)
+    differences, rows, marked = differences_from(result, reference), [], []
+    judged = {name for key in ("method", "other") for name in result.contrasts.get(key, ())[:2]}
+    for place, k in enumerate(np.argsort(summary["rank"], kind="stable")):
         compared = ("reference", "", "")
-        if names[k] != reference:
+        if names[k] in differences:
             row = differences[names[k]]
             compared = (signed(row.mean), interval(row.low, row.high), p_text(row.p_value))
-        meaning = _MEANINGS.get(names[k], "an estimator that was given")
-        rows.append(
-            (names[k], score(summary["mean"][k]), score(summary["std"][k]), *compared, meaning)
-        )
-    judged = [
-        name for column in ("method", "other") for name in comparison.contrasts.get(column, ())[:2]
-    ]
-    marked = [place for place, k in enumerate(order) if names[k] in judged]
-    note = " The rows of the verdict are shaded." if marked else ""
+        numbers = score(summary["mean"][k]), score(summary["std"][k]), *compared
+        rows.append((names[k], *numbers, _MEANINGS.get(names[k], "an estimator that was given")))
+        marked += [place] * (names[k] in judged)
     how = (
-        "Cohorts are tested once each, so that there are neither intervals nor p-values."
-        if comparison.cohorts
-        else "Intervals and two-sided p-values are corrected for overlapping training sets, not for the number "
+        "Intervals and two-sided p-values are corrected for overlapping training sets, not for the number "
         "of methods."
     )
-    columns = (
-        f"Method|Mean {scoring}|sd over folds|Difference from {reference}|95% interval|p|What it is"
-    )
-    return Table(
-        f"Methods by their mean {scoring}. {how}{note}",
-        columns.split("|"),
-        rows,
-        numeric=range(1, 6),
-        marked=marked,
-    )
+    if result.cohorts:
+        how = "Cohorts are tested once each, so that there are neither intervals nor p-values."
+    caption = f"Methods by their mean {result.scoring}. {how}"
+    caption += " The rows of the verdict are shaded." if marked else ""
+    heads = ("Method", f"Mean {result.scoring}", "sd over folds", f"Difference from {reference}")
+    columns = (*heads, "95% interval", "p", "What it is")
+    return Table(caption, columns, rows, numeric=range(1, 6), marked=marked)
 
 
-def _choices_table(comparison: Comparison) -> Table:
-    folds = comparison.folds
-    rows = []
-    for name in map(str, comparison.summary["method"]):
+def _choices_table(result: Comparison) -> Table:
+    folds, rows = result.folds, []
+    for name in names_of(result):
         mine = {key: column[folds["method"] == name] for key, column in folds.items()}
-        learned = ("–", "–")
+        learned = ["–", "–"]
         if kind_of(name) == "learned":
-            learned = (spread(mine["smoothness"]), spread(mine["rounds"]))
+            learned = [spread(mine["smoothness"]), spread(mine["rounds"])]
         rows.append((name, spread(mine["alpha"]), *learned, f"{mine['seconds'].sum():.1f}"))
     return Table(
         "What the inner folds chose: median over the outer folds (lowest to highest), and the time of all.",
@@ -258,37 +249,94 @@ def _choices_table(comparison: Comparison) -> Table:
     )
 
 
-def _pairs_table(comparison: Comparison) -> Table:
-    tests = comparison.tests
-    rows = {}
-    for k, pair in enumerate(zip(tests["method"], tests["other"], strict=True)):
-        a, b = map(str, pair)
-        if (b, a) not in rows:
+def _pairs_table(result: Comparison) -> Table:
+    tests, names, rows = result.tests, names_of(result), []
+    for k, (a, b) in enumerate(zip(tests["method"], tests["other"], strict=True)):
+        if names.index(a) < names.index(b):  # the table has each pair both ways
             limits = interval(tests["low"][k], tests["high"][k])
-            p_values = [p_text(tests[name][k]) for name in ("p_t", "p_t_holm")]
-            rows[a, b] = (a, b, signed(tests["difference"][k]), limits, *p_values)
-    return Table(
+            p_values = [p_text(tests[key][k]) for key in ("p_t", "p_t_holm")]
+            rows.append((a, b, signed(tests["difference"][k]), limits, *p_values))
+    caption = (
         f"All {len(rows)} pairs of methods: mean difference (first minus second), its 95% interval, and "
-        "p-values without and with Holm's adjustment.",
-        ("First", "Second", "Difference", "95% interval", "p", "p, Holm"),
-        list(rows.values()),
-        numeric=range(2, 6),
-        folded=True,
+        "p-values without and with Holm's adjustment."
+    )
+    columns = ("First", "Second", "Difference", "95% interval", "p", "p, Holm")
+    return Table(caption, columns, rows, numeric=range(2, 6), folded=True)
+
+
+def _probability_section(result: Comparison) -> Section:
+    """Tell log loss, Brier score and balanced accuracy of the outer folds, and draw the reliability curve."""
+    summary, names = result.summary, names_of(result)
+    rows = [
+        (names[k], *(score(summary[key][k]) for key in MEASURES))
+        for k in np.argsort(summary["log_loss"], kind="stable")
+    ]
+    balanced = [f"balanced accuracy at {point}" for point in ("0.5", "the prevalence")]
+    caption = "Probabilities of the test samples, means over the outer folds; the smallest log loss first."
+    text = (
+        "Log loss and Brier score measure probabilities: lower is better. Balanced accuracy is the share of "
+        "right predictions averaged over the classes: at 0.5 the more probable class is predicted, at the "
+        "prevalence the class that has gained most over its share of the training samples, which does not "
+        "favour frequent classes."
+    )
+    figures = [_reliability_figure(result)] if result.reliability else []
+    columns = ("Method", "log loss", "Brier score", *balanced)
+    table = Table(caption, columns, rows, numeric=range(1, 5))
+    return Section("Probabilities", paragraphs=[text], tables=[table], figures=figures)
+
+
+def _reliability_figure(result: Comparison) -> Figure:
+    """Draw the reliability curves, and tell that of the last method drawn."""
+    table = result.reliability
+    known = [VERDICT_METHOD, BEST_FIXED, table["method"][0]]
+    name = next(name for name in known if name in table["method"])
+    own = table["method"] == name
+    pairs = zip(table["predicted"][own], table["observed"][own], strict=True)
+    told = "; ".join(f"{said:.2f} said, {true:.2f} true" for said, true in pairs)
+    return figure_of(
+        partial(ReliabilityDisplay.from_result, result),
+        f"Line plot of the probabilities of {name} against the shares that came true: {told}.",
+        "Reliability curve of all outer folds: what was said, in ten bins, and how often it came true; the "
+        "larger a point, the more samples. On the dashed line probabilities mean what they say.",
+        height=4.3,
     )
 
 
-def _targets_section(comparison: Comparison) -> Section:
-    targets = comparison.targets
+def _risk_section(result: Comparison) -> Section:
+    """Draw Kaplan-Meier curves of thirds of the out-of-fold risk, and tell numbers at risk."""
+    groups = result.risk_groups
+    assert groups is not None
+    columns, rows = risk_table(groups)
+    told = "; ".join(f"{row[0]}: {row[1]} samples, {row[-1]} events" for row in rows)
+    text = (
+        "Each sample is put in the low, middle or high third of its test fold, by the risk that "
+        f"{VERDICT_METHOD!r} gives it in the first repeat; the model has not seen it. If risk said nothing, a "
+        f"trend at least as strong would come with probability p = {p_text(groups.p_value)} (one-sided; "
+        f"{groups.n_permutations} permutations of the thirds within folds and strata)."
+    )
+    curves = figure_of(
+        partial(RiskGroupDisplay.from_result, result),
+        f"Kaplan-Meier curves of three groups of out-of-fold risk. {told}.",
+        "Share free of the event over time, by thirds of out-of-fold risk (Kaplan and Meier); crosses are "
+        "censored samples.",
+    )
+    caption = "Numbers at risk at these times, and events in all."
+    table = Table(caption, columns, rows, numeric=range(1, len(columns)))
+    return Section("Groups of risk", paragraphs=[text], figures=[curves], tables=[table])
+
+
+def _targets_section(result: Comparison) -> Section:
+    targets = result.targets
     method = VERDICT_METHOD if VERDICT_METHOD in targets else next(iter(targets))
     folds = standardized(targets[method])  # the largest one, where there are several
-    shape = shape_of(np.median(folds, axis=0))
-    width = float(np.median(folds.max(axis=0) - folds.min(axis=0)))
+    shape, n_folds = shape_of(np.median(folds, axis=0)), len(folds)
+    width = float(np.median(np.ptp(folds, axis=0)))
     figure = figure_of(
-        partial(TargetQuantileDisplay.from_result, comparison, method),
-        f"Line plot of the target that {method} learned{against(comparison)}, all with mean 0 and "
-        f"mean square 1. It is {shape}. The band of the {len(folds)} outer folds is {width:.2f} wide in the "
-        "median over the places.",
-        f"Target learned by {method}: median and range over the {len(folds)} outer folds. A narrow band "
+        partial(TargetQuantileDisplay.from_result, result, method),
+        f"Line plot of the target that {method} learned{against(result)}, all with mean 0 and mean square 1. "
+        f"It is {shape}. The band of the {n_folds} outer folds is {width:.2f} wide in the median over the "
+        "places.",
+        f"Target learned by {method}: median and range over the {n_folds} outer folds. A narrow band "
         "means that the folds agree.",
     )
     text = (
@@ -298,10 +346,9 @@ def _targets_section(comparison: Comparison) -> Section:
     return Section("Target learned in the folds", paragraphs=[text], figures=[figure])
 
 
-def _permutation_section(comparison: Comparison) -> Section:
-    means = comparison.permutations["mean"]
-    p_value = float(comparison.permutations["p_value"][0])
-    observed = means_of(comparison).get(VERDICT_METHOD, np.nan)
+def _permutation_section(result: Comparison) -> Section:
+    means, p_value = result.permutations["mean"], float(result.permutations["p_value"][0])
+    observed = means_of(result).get(VERDICT_METHOD, np.nan)
     found = f"{score(observed)} with the true labels" if np.isfinite(observed) else "not compared"
     shuffled = f"{score(means.mean())} on average ({score(means.min())} to {score(means.max())})"
 
@@ -309,14 +356,13 @@ def _permutation_section(comparison: Comparison) -> Section:
         ax.hist(means, bins=min(20, max(5, len(means) // 3)), color=COLORS["other"], rwidth=0.9)
         if np.isfinite(observed):
             ax.axvline(observed, color=COLORS["learned"], lw=2)
-        ax.set_xlabel(f"mean {comparison.scoring}", parse_math=False)
-        ax.set_ylabel("shuffles")
+        ax.set(xlabel=f"mean {result.scoring}", ylabel="shuffles")
         ax.yaxis.get_major_locator().set_params(integer=True)
         finish(ax)
 
     figure = figure_of(
         plot,
-        f"Histogram of the mean {comparison.scoring} of {VERDICT_METHOD} for {len(means)} shuffles of the "
+        f"Histogram of the mean {result.scoring} of {VERDICT_METHOD} for {len(means)} shuffles of the "
         f"labels: {shuffled}; {found}.",
         "Mean score with shuffled labels (grey) and with the true ones (red line).",
         height=2.8,
@@ -335,12 +381,11 @@ def against(comparison: Comparison | None) -> str:
     return f", against {listed(names)}" if names else ""
 
 
-def n_folds_of(comparison: Comparison) -> int:
-    """Number of outer folds."""
-    return len(comparison.folds["score"]) // len(comparison.summary["method"])
+def n_folds_of(result: Comparison) -> int:
+    """Count the outer folds."""
+    return len(result.folds["score"]) // len(result.summary["method"])
 
 
-def means_of(comparison: Comparison) -> dict[str, float]:
-    """Mean scores, by method."""
-    summary = comparison.summary
-    return dict(zip(map(str, summary["method"]), summary["mean"].tolist(), strict=True))
+def means_of(result: Comparison) -> dict[str, float]:
+    """Return mean scores, by method."""
+    return dict(zip(names_of(result), result.summary["mean"].tolist(), strict=True))

@@ -12,7 +12,7 @@ from suquan.comparison import Comparison
 from suquan.plotting import ObjectiveDisplay, TargetQuantileDisplay
 from suquan.plotting._targets import nearest_target, target_shares
 from suquan.report._comparison import against
-from suquan.report._page import Section, Table
+from suquan.report._page import Figure, Section, Table
 from suquan.report._svg import figure_of
 from suquan.report._words import TARGET_IS, listing, shape_of
 
@@ -37,7 +37,7 @@ def estimator_sections(
     n_top: int = N_TOP,
     class_names: Sequence[Any] | None = None,
 ) -> list[Section]:
-    """What a fitted model is: its targets, how they were found, and its largest coefficients.
+    """Tell what a fitted model is: its targets, how they were found, and its largest coefficients.
 
     Parameters
     ----------
@@ -49,59 +49,67 @@ def estimator_sections(
         Features shown.
     class_names : sequence, default=None
         Names of the classes, in place of the estimator's own.
-
-    Returns
-    -------
-    list of Section
     """
     check_is_fitted(estimator)
-    method = method_of(estimator)
-    has_band = comparison is not None and method in comparison.targets
-    targets, own = target_rows(estimator), getattr(estimator, "classes_", ())
-    several, classes = len(targets) > 1, [str(name) for name in class_names or own]
-    which = "of the largest " if several else ""
-    band = f" with the range {which}over the outer folds" if has_band else ""
-    shape = shape_of(np.atleast_2d(estimator.target_quantiles_)[0])
+    own = getattr(estimator, "classes_", ())
+    classes, targets = [str(name) for name in class_names or own], estimator.target_quantiles_
+    shape = shape_of(np.atleast_2d(targets)[0])
     text = f"{TARGET_IS} That of the model fitted to all samples is {shape}."
-    if several:
+    if targets.ndim == 2:
         text = (
             f"{TARGET_IS} The model fitted to all samples has {len(targets)} of them, and a sample is given "
             "each in turn. What a feature adds to the score is a curve over its place in the sample: the sum "
             f"of the targets, each times the feature's weight for it. The largest is {shape}."
         )
-    figures = [
-        figure_of(
-            partial(TargetQuantileDisplay.from_estimator, estimator, comparison=comparison),
-            f"Line plot of the model's target{'s' * several}{band}{against(comparison)}, all with "
-            f"mean 0 and mean square 1. {'The largest' if several else 'It'} is {shape}.",
-            f"Target{'s' * several} of the model fitted to all samples{band}, against fixed ones.",
-        )
-    ]
-    history = np.asarray(getattr(estimator, "objective_history_", ()))
-    if len(history) > 2:  # two numbers are no picture
-        what = "out-of-fold loss" if method == "crossfit" else "objective"
-        told = f"{history[0]:.4g} at the start, {history[-1]:.4g} at the end"
-        figure = figure_of(
-            partial(ObjectiveDisplay.from_estimator, estimator),
-            f"Line plot of the {what} while the target was learned: {told}, after {len(history) - 1} steps.",
-            f"The {what} at the start and after each step.",
-        )
-        figures.append(figure)
+    figures, tables = _figures(estimator, comparison, shape), _tables(estimator, classes)
     parts = []
     if hasattr(estimator, "coef_"):
         parts.append(_features_section(estimator, feature_names, n_top, classes))
-    tables = [_model_table(estimator, method, classes)]
-    if targets:
-        columns = ["Target", "Share of the norm", "Singular value", "Nearest named", "Distance"]
-        rows = [
-            (str(k), f"{share:.2%}", f"{size:.4g}", near, f"{distance:.2f}")
-            for k, share, size, near, distance in targets
-        ]
+    return [Section("Model", paragraphs=[text], figures=figures, tables=tables, sections=parts)]
+
+
+def _figures(estimator: Any, comparison: Comparison | None, shape: str) -> list[Figure]:
+    """Draw the targets, and how the objective fell."""
+    method, several, band = method_of(estimator), estimator.target_quantiles_.ndim == 2, ""
+    if comparison is not None and method in comparison.targets:
+        band = f" with the range {'of the largest ' * several}over the outer folds"
+    target = figure_of(
+        partial(TargetQuantileDisplay.from_estimator, estimator, comparison=comparison),
+        f"Line plot of the model's target{'s' * several}{band}{against(comparison)}, all with "
+        f"mean 0 and mean square 1. {'The largest' if several else 'It'} is {shape}.",
+        f"Target{'s' * several} of the model fitted to all samples{band}, against fixed ones.",
+    )
+    history: Any = getattr(estimator, "objective_history_", ())
+    if len(history) <= 2:  # two numbers are no picture
+        return [target]
+    what = "out-of-fold loss" if method == "crossfit" else "objective"
+    objective = figure_of(
+        partial(ObjectiveDisplay.from_estimator, estimator),
+        f"Line plot of the {what} while the target was learned: {history[0]:.4g} at the start, "
+        f"{history[-1]:.4g} at the end, after {len(history) - 1} steps.",
+        f"The {what} at the start and after each step.",
+    )
+    return [target, objective]
+
+
+def _tables(estimator: Any, classes: Sequence[str]) -> list[Table]:
+    """Tell what the model is, and what its targets are where it has several."""
+    facts: dict[str, Any] = {"estimator": type(estimator).__name__, "method": method_of(estimator)}
+    facts |= {told: getattr(estimator, k) for k, told in _TOLD.items() if hasattr(estimator, k)}
+    facts |= {"classes": classes} if classes else {}
+    facts["features"] = estimator.n_features_in_
+    tables = [listing("The fitted model.", facts, ("Property", "Value"))]
+    rows = [
+        (k, f"{share:.2%}", f"{size:.4g}", name, f"{distance:.2f}")
+        for k, share, size, name, distance in target_rows(estimator)
+    ]
+    if rows:
         caption = (
             "The targets, the largest first; the distance has the target's own size as its unit."
         )
+        columns = ("Target", "Share of the norm", "Singular value", "Nearest named", "Distance")
         tables.append(Table(caption, columns, rows, numeric=(1, 2, 4)))
-    return [Section("Model", paragraphs=[text], figures=figures, tables=tables, sections=parts)]
+    return tables
 
 
 def target_rows(estimator: Any) -> list[tuple[int, float, float, str, float]]:
@@ -123,17 +131,6 @@ def method_of(estimator: Any) -> str:
     return method if isinstance(method, str) else type(method).__name__
 
 
-def _model_table(estimator: Any, method: str, classes: Sequence[str]) -> Table:
-    values: dict[str, Any] = {"estimator": type(estimator).__name__, "method": method}
-    values |= {
-        label: getattr(estimator, name) for name, label in _TOLD.items() if hasattr(estimator, name)
-    }
-    if classes:
-        values["classes"] = classes
-    values["features"] = estimator.n_features_in_
-    return listing("The fitted model.", values, ("Property", "Value"))
-
-
 def largest_weights(
     estimator: Any, n_top: int, names: Sequence[Any] | None = None
 ) -> list[tuple[str, list[float], float]]:
@@ -144,9 +141,8 @@ def largest_weights(
     w = feature_weights(estimator)
     n_features = w.shape[1]
     if names is None:
-        names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        names = [f"column {k}" for k in range(n_features)]
+        columns = [f"column {k}" for k in range(n_features)]
+        names = getattr(estimator, "feature_names_in_", columns)
     if len(names) != n_features:
         raise ValueError(
             f"feature_names has {len(names)} names but the model has {n_features} features; give one per "
@@ -161,10 +157,8 @@ def largest_weights(
 def _features_section(
     estimator: Any, names: Sequence[Any] | None, n_top: int, classes: Sequence[str]
 ) -> Section:
-    top = largest_weights(estimator, n_top, names)
-    w, several = feature_weights(estimator), getattr(estimator, "n_targets_", 1) > 1
-    single = len(w) == 1
-    towards = ""
+    top, w = largest_weights(estimator, n_top, names), feature_weights(estimator)
+    several, single, towards = getattr(estimator, "n_targets_", 1) > 1, len(w) == 1, ""
     if several:
         towards = " With several targets a weight is the sum of the absolute weights for them."
     elif single and len(classes) == 2:
@@ -177,13 +171,14 @@ def _features_section(
         f"than 0; the {len(top)} below carry {sum(share for *_, share in top):.1%} of the sum of all absolute "
         "weights."
     )
-    tables = []
+    tables, bars, sign = [], None, "" if several else "+"
     if top:
         weights = ["Weight"] if single else [f"Weight, {c}" for c in classes]
-        columns, sign = ["Feature", *weights, "Share of all"], "" if several else "+"
+        columns = ["Feature", *weights, "Share of all"]
         rows = [(name, *(f"{v:{sign}.4g}" for v in values), f"{s:.2%}") for name, values, s in top]
-        largest = max(abs(values[0]) for _, values, _ in top)
-        bars = [values[0] / largest for _, values, _ in top] if single else None
+        if single:
+            largest = max(abs(values[0]) for _, values, _ in top)
+            bars = [values[0] / largest for _, values, _ in top]
         caption = f"The {len(top)} largest of {w.shape[1]} weights."
-        tables.append(Table(caption, columns, rows, numeric=range(1, len(columns)), bars=bars))
+        tables = [Table(caption, columns, rows, numeric=range(1, len(columns)), bars=bars)]
     return Section("Features with the largest weights", paragraphs=[text], tables=tables)

@@ -19,8 +19,6 @@ from suquan._files import replace_file
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 # Not allowed in HTML or in XML: control characters but tab and line ends, surrogates, non-characters.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-
-
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -43,9 +41,9 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
-def clean(text: Any) -> str:
-    """Text without characters that no document may hold; they become U+FFFD."""
-    return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", str(text))
+def clean(text: str) -> str:
+    """Replace characters that no document may hold by U+FFFD."""
+    return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class Html(str):
@@ -53,18 +51,18 @@ class Html(str):
 
 
 def element(name: str, *content: Any, **attributes: Any) -> Html:
-    """One element; attributes, and content that is not :class:`Html`, are escaped. Empty attributes go."""
+    """Write an element; attributes, and content that is not :class:`Html`, are escaped; empty attributes go."""
     opening = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(clean(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()
         if value
     )
-    parts = (part if isinstance(part, Html) else escape(clean(part)) for part in content)
+    parts = (part if isinstance(part, Html) else escape(str(part)) for part in content)
     return Html(f"<{name}{opening}>{''.join(parts)}</{name}>")
 
 
 def paragraphs(*texts: Any, class_: str = "") -> list[Html]:
-    """Paragraphs of the texts that are not empty."""
+    """Write the texts that are not empty as paragraphs."""
     return [element("p", text, class_=class_) for text in texts if text]
 
 
@@ -72,21 +70,9 @@ def paragraphs(*texts: Any, class_: str = "") -> list[Html]:
 class Table:
     """Table with a caption; the first column holds the headers of the rows.
 
-    Attributes
-    ----------
-    caption : str
-    columns : sequence of str
-        Headers, one per column.
-    rows : sequence of sequences
-        Cells; numbers are written as they are given, so that they should come as text.
-    numeric : collection of int
-        Columns aligned to the right.
-    marked : collection of int
-        Rows to point out.
-    bars : sequence of float or None
-        A number in [-1, 1] per row, drawn as a bar in an extra column: what the cells say already.
-    folded : bool
-        Show only the caption until it is opened.
+    The columns `numeric` are aligned to the right; their numbers should come as text. The rows `marked` are
+    pointed out. `bars`, a number in [-1, 1] per row, are drawn in a column of their own, and say what the cells
+    say already. A `folded` table shows only its caption until it is opened.
     """
 
     caption: str
@@ -102,15 +88,8 @@ class Table:
 class Figure:
     """Drawing with the description that those who cannot see it read, and a caption for all.
 
-    Attributes
-    ----------
-    svg : str
-        One <svg> element; the only markup that is taken as it is. See ``suquan.report.draw``.
-    description : str
-        What it shows, with its numbers.
-    caption : str
-    wide : bool
-        Give it the whole width of the page.
+    `svg` is one <svg> element, the only markup that is taken as it is; :func:`draw` makes it. The `description`
+    says what it shows, with its numbers. A `wide` figure has the whole width of the page.
     """
 
     svg: str
@@ -121,14 +100,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer: a headline, a sentence, and a few numbers with their names.
+    """The answer: a headline, a sentence, and a few numbers as pairs of a name and a text.
 
-    Attributes
-    ----------
-    tone : {"good", "bad", "neutral"}
-    headline : str
-    text : str
-    numbers : sequence of (name, value) pairs
+    The `tone` is "good", "bad" or "neutral".
     """
 
     tone: str
@@ -141,19 +115,7 @@ class Verdict:
 class Section:
     """Heading and what stands under it, in the order of the fields.
 
-    Attributes
-    ----------
-    heading : str
-    verdict : Verdict or None
-    paragraphs : sequence of str
-    notes : sequence of str
-        Warnings, as a list.
-    code : str
-        Shown as typed.
-    figures : sequence of Figure
-    tables : sequence of Table
-    sections : sequence of Section
-        Parts, one level down.
+    `notes` are warnings, shown as a list; `code` is shown as typed; `sections` are parts, one level down.
     """
 
     heading: str
@@ -169,7 +131,7 @@ class Section:
 def render_page(
     title: str, sections: Sequence[Section], *, subtitle: str = "", footer: str = ""
 ) -> str:
-    """The page as HTML.
+    """Write the page as HTML.
 
     Parameters
     ----------
@@ -179,10 +141,6 @@ def render_page(
     subtitle, footer : str
         One line each, above and below the sections.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> from suquan.report import Section, render_page
@@ -191,27 +149,26 @@ def render_page(
     (True, True)
     """
     numbers = {Table: count(1), Figure: count(1)}
-    body = _sections(sections, "s", 2, numbers)
     links = [
         element("li", element("a", section.heading, href=f"#s{k}"))
         for k, section in enumerate(sections, start=1)
     ]
     nav = element("nav", element("ul", *links), aria_label="Contents")
-    return _PAGE.format(
+    page = _PAGE.format(
         policy=_POLICY,
         title=element("title", title),
         style=files("suquan.report").joinpath("style.css").read_text(encoding="utf-8"),
         header=element("header", element("h1", title), *paragraphs(subtitle, class_="subtitle")),
         nav=nav if len(sections) > 1 else "",
-        main=element("main", *body),
+        main=element("main", *_sections(sections, "s", 2, numbers)),
         footer=element("footer", *paragraphs(footer)) if footer else "",
     )
+    return clean(page)
 
 
 def write_page(path: Any, title: str, sections: Sequence[Section], **parts: str) -> Path:
     """Write :func:`render_page` to a file in one move: the whole page, or what was there before."""
-    path = Path(path)
-    page = render_page(title, sections, **parts).encode()
+    path, page = Path(path), render_page(title, sections, **parts).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     return replace_file(path, lambda file: file.write(page))
 
@@ -219,7 +176,7 @@ def write_page(path: Any, title: str, sections: Sequence[Section], **parts: str)
 def _sections(
     sections: Sequence[Section], prefix: str, level: int, numbers: Mapping[type, Iterator[int]]
 ) -> list[Html]:
-    """Sections with ids and numbers that are unique on the page."""
+    """Write sections with ids and numbers that are unique on the page."""
     made = []
     for k, section in enumerate(sections, start=1):
         name = f"{prefix}{k}"
@@ -245,14 +202,14 @@ def _verdict(verdict: Verdict) -> Html:
     tone = verdict.tone if verdict.tone in ("good", "bad") else "neutral"
     parts = paragraphs(verdict.headline, class_="headline") + paragraphs(verdict.text)
     pairs = [element("div", element("dt", k), element("dd", v)) for k, v in verdict.numbers]
-    return element(
-        "div", *parts, *([element("dl", *pairs)] * bool(pairs)), class_=f"verdict {tone}"
-    )
+    if pairs:
+        parts.append(element("dl", *pairs))
+    return element("div", *parts, class_=f"verdict {tone}")
 
 
 def _figure(figure: Figure, number: int) -> Html:
-    label = escape(clean(figure.description))
-    svg = Html(figure.svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
+    label = f'<svg role="img" aria-label="{escape(figure.description)}" '
+    svg = Html(figure.svg.replace("<svg ", label, 1))
     caption = element("figcaption", f"Figure {number}. {figure.caption}")
     return element("figure", svg, caption, class_="wide" if figure.wide else "")
 
@@ -275,9 +232,7 @@ def _table(table: Table, number: int) -> Html:
                 f"row {k}; give one cell per column."
             )
         cells = [element("th", row[0], scope="row")]
-        cells += [
-            element("td", cell, class_=c) for cell, c in zip(row[1:], classes[1:], strict=True)
-        ]
+        cells += [element("td", row[j], class_=classes[j]) for j in range(1, len(row))]
         if table.bars is not None:
             cells.append(_bar(float(table.bars[k])))
         rows.append(element("tr", *cells, class_="marked" if k in marked else ""))
@@ -291,7 +246,7 @@ def _table(table: Table, number: int) -> Html:
 
 
 def _bar(value: float) -> Html:
-    """Cell with a bar from the middle to the left or to the right."""
+    """Write a cell with a bar from the middle to the left or to the right."""
     side, kind = ("right", "minus") if value < 0 else ("left", "plus")
     bar = element("span", class_=kind, style=f"{side}:50%;width:{50 * min(abs(value), 1.0):.1f}%")
     return element("td", bar, class_="bar", aria_hidden="true")

@@ -14,9 +14,7 @@ _ALIKE = 0.3
 
 
 def plain(value: Any) -> str:
-    """A value as a person would write it."""
-    if value is None:
-        return "none"
+    """Write a value as a person would."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, float | np.floating):
@@ -27,11 +25,11 @@ def plain(value: Any) -> str:
         items = [plain(item) for item in np.ravel(np.array(list(value), dtype=object)).tolist()]
         more = f", … ({len(items)} in all)" if len(items) > 12 else ""
         return ", ".join(items[:12]) + more or "none"
-    return str(value)
+    return "none" if value is None else str(value)
 
 
 def shape_of(f: np.ndarray) -> str:
-    """How a target compares with the named ones, to end a sentence with."""
+    """Say how a target compares with the named ones, to end a sentence with."""
     name, distance = nearest_target(f)
     name = name.replace("cauchy", "Cauchy")
     told = f"(root mean square distance {distance:.2f}, on a scale where the target has 1)"
@@ -41,42 +39,41 @@ def shape_of(f: np.ndarray) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence."""
+    """Write names in a sentence."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def listing(
     caption: str, values: Mapping[str, Any], columns: tuple[str, str], *, folded: bool = False
 ) -> Table:
-    """Two columns: names and values."""
+    """Make a table of names and values."""
     rows = [(str(name), plain(value)) for name, value in values.items()]
     return Table(caption, columns, rows, folded=folded)
 
 
 def score(value: float, form: str = ".4f") -> str:
-    """A number, or a dash where there is none."""
+    """Write a number, or a dash where there is none."""
     return f"{value:{form}}" if np.isfinite(value) else "–"
 
 
 def signed(value: float) -> str:
-    """A difference, with its sign."""
+    """Write a difference, with its sign."""
     return score(value, "+.4f")
 
 
 def interval(low: float, high: float) -> str:
-    """An interval of differences."""
+    """Write an interval of differences."""
     return f"{low:+.4f} to {high:+.4f}" if np.isfinite(high - low) else "–"
 
 
 def p_text(value: float) -> str:
-    """A p-value with the digits that matter."""
+    """Write a p-value with the digits that matter."""
     return "< 0.0001" if value < 1e-4 else score(value, ".4f" if value < 0.01 else ".3f")
 
 
 def spread(values: np.ndarray) -> str:
-    """Median, and lowest to highest where they differ."""
-    known = np.asarray(values, dtype=np.float64)
-    known = known[np.isfinite(known)]
+    """Write the median, and lowest to highest where they differ."""
+    known = values[np.isfinite(values)]
     if not known.size:
         return "–"
     low, middle, high = known.min(), np.median(known), known.max()

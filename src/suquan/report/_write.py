@@ -4,7 +4,7 @@ import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def write_report(
 ) -> Path:
     """Write what a comparison found, and the model fitted after it, as one HTML file.
 
-    The file needs no network and no script. It is written in one move.
+    The file needs no network and no script. It is written in one move; its path is returned.
 
     Parameters
     ----------
@@ -61,10 +61,6 @@ def write_report(
     title : str, default=None
         None: "Does learning the target help?", or "Fitted model" without a comparison.
 
-    Returns
-    -------
-    Path
-
     Examples
     --------
     >>> import tempfile
@@ -85,12 +81,17 @@ def write_report(
         raise ValueError(
             "there is nothing to report; give a comparison, a fitted estimator, or both."
         )
-    sections = []
+    now, sections = datetime.now(UTC), []
+    subtitle = f"Made on {now.day} {now:%B %Y, %H:%M} UTC."
     if comparison is not None:
         # The model's own target is drawn with the same band: once is enough.
-        repeated = estimator is not None and method_of(estimator) in comparison.targets
+        with_target = estimator is None or method_of(estimator) not in comparison.targets
         sections += comparison_sections(
-            comparison, with_target=not repeated, class_names=class_names
+            comparison, with_target=with_target, class_names=class_names
+        )
+        subtitle = (
+            f"Nested cross-validation: {len(comparison.summary['method'])} methods on the same "
+            f"{n_folds_of(comparison)} outer folds. {subtitle}"
         )
     if estimator is not None:
         sections += estimator_sections(
@@ -100,51 +101,32 @@ def write_report(
             n_top=n_top,
             class_names=class_names,
         )
-    sections += _data_sections(data_summary, warnings)
-    sections += _settings_sections(settings, estimator)
+    sections += _fact_sections(data_summary, warnings, settings, estimator)
     code = "" if command is None else command if isinstance(command, str) else shlex.join(command)
     text = "With a fixed seed, the same data, settings and versions give the same numbers."
     versions = listing("Versions.", _versions(), ("Package", "Version"))
-    reproduce = Section("How to reproduce this", None, [text], code=code, tables=[versions])
-    sections.append(reproduce)
+    sections.append(Section("How to reproduce this", None, [text], code=code, tables=[versions]))
     if title is None:
         title = "Fitted model" if comparison is None else "Does learning the target help?"
-    now = datetime.now(UTC)
-    subtitle = f"Made on {now.day} {now:%B %Y, %H:%M} UTC."
-    if comparison is not None:
-        subtitle = (
-            f"Nested cross-validation: {len(comparison.summary['method'])} methods on the same "
-            f"{n_folds_of(comparison)} outer folds. {subtitle}"
-        )
     return write_page(path, title, sections, subtitle=subtitle, footer=f"suquan {__version__}")
 
 
-def _data_sections(
-    data_summary: Mapping[str, Any] | None, warnings: Iterable[Any]
-) -> list[Section]:
-    notes = [str(getattr(note, "message", note)) for note in warnings]
-    tables = [listing("The data.", data_summary, ("Property", "Value"))] if data_summary else []
-    heading = "Data and warnings" if notes and tables else "Warnings" if notes else "Data"
-    return [Section(heading, notes=notes, tables=tables)] if notes or tables else []
-
-
-def _settings_sections(settings: Mapping[str, Any] | None, estimator: Any) -> list[Section]:
-    tables = []
-    if settings:
-        tables.append(listing("Settings of the run.", settings, ("Setting", "Value")))
+def _fact_sections(data_summary: Any, notes: Any, settings: Any, estimator: Any) -> list[Section]:
+    """Tell data, warnings and settings, as far as they were given."""
+    notes = [str(getattr(note, "message", note)) for note in notes]
+    data = [listing("The data.", data_summary, ("Property", "Value"))] if data_summary else []
+    heading = "Data and warnings" if notes and data else "Warnings" if notes else "Data"
+    used = [listing("Settings of the run.", settings, ("Setting", "Value"))] if settings else []
     if estimator is not None:
         caption = f"All parameters of {type(estimator).__name__}."
         parameters = estimator.get_params(deep=False)
-        tables.append(listing(caption, parameters, ("Parameter", "Value"), folded=True))
-    return [Section("Settings", tables=tables)] if tables else []
+        used.append(listing(caption, parameters, ("Parameter", "Value"), folded=True))
+    sections = [Section(heading, notes=notes, tables=data), Section("Settings", tables=used)]
+    return [section for section in sections if section.notes or section.tables]
 
 
 def _versions() -> dict[str, str]:
-    """Of suquan, Python, the packages that it works with, and the system."""
+    """List those of suquan, Python, the packages that it works with, and the system."""
     versions = {"suquan": __version__, "Python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
+    versions |= {name: version(name) for name in _PACKAGES}
     return versions | {"system": f"{platform.system()} {platform.machine()}"}

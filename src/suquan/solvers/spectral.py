@@ -1,28 +1,27 @@
-"""The svd method: the target as the first right singular vector of the classes' mean difference."""
+"""The svd method: the target as the first right singular vector of the classes' mean difference.
 
-from functools import partial
+:mod:`suquan.rounds` gives the problem, and gets the target with the two largest singular values.
+"""
+
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, svds
 
-from suquan.objective import JointProblem
 from suquan.targets import knot_positions
 
 # Up to this many nodes the matrix is formed: a dense decomposition is then the faster one.
 _DENSE_NODES = 256
-# Up to this size Σ c_i T_i is formed in one pass over the samples, and products no longer touch them; not for
-# fewer samples than features, where it would be larger than the design.
-_MATRIX_BYTES = 1 << 27
 
 
-def spectral_target(problem: JointProblem) -> tuple[np.ndarray, np.ndarray]:
+def spectral_target(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     """Target that best separates the mean permutation matrices of two classes.
 
     M = Σ_i (y_i s_i / Σ_class s) T_i B, with g of sum 0; g is its first right singular vector with sign such
-    that Σ_j (j − (K − 1)/2) g_j ≥ 0. For many features M is never formed: its products are gathers and
-    scatters.
+    that Σ_j (j − (K − 1)/2) g_j ≥ 0. With many nodes M is never formed: its products are gathers and scatters.
 
     Parameters
     ----------
@@ -37,19 +36,13 @@ def spectral_target(problem: JointProblem) -> tuple[np.ndarray, np.ndarray]:
         The two largest ones.
     """
     c, n_nodes = problem.class_contrast(), problem.n_knots
-    T = _operator_matrix(problem, c)
-    forward, backward = products(problem, c, T)
     if n_nodes <= _DENSE_NODES:
-        if T is None:
-            M = problem.sums_of_samples(c, np.eye(n_nodes) - 1.0 / n_nodes)
-        else:
-            M = np.column_stack([forward(e) for e in np.eye(n_nodes)])
+        M = problem.sums_of_samples(c, np.eye(n_nodes) - 1.0 / n_nodes)
         _, values, Vt = linalg.svd(M, full_matrices=False)
         values, g = values[:2], Vt[0]
     else:
-        shape = (problem.operator.n_features, n_nodes)
-        M = LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)
         start = np.cos(np.pi * (np.arange(n_nodes) + 0.5) / n_nodes)  # smooth, of sum 0
+        M = as_linear_operator(problem, c)
         _, values, Vt = svds(M, k=2, tol=1e-7, v0=start, solver="arpack", maxiter=200 * n_nodes)
         values, g = np.sort(values)[::-1], Vt[int(np.argmax(values))]
     g = g - g.mean()
@@ -59,35 +52,22 @@ def spectral_target(problem: JointProblem) -> tuple[np.ndarray, np.ndarray]:
     return (-g if np.dot(np.arange(n_nodes) - 0.5 * (n_nodes - 1), g) < 0 else g), values
 
 
-def _operator_matrix(problem: JointProblem, c: Any) -> np.ndarray | None:
-    """Σ c_i T_i where it is small and can be formed, else None."""
-    operator = problem.operator
-    is_small = 8 * operator.n_features**2 <= _MATRIX_BYTES
-    if is_small and operator.n_samples >= operator.n_features and operator.is_complete:
-        return operator.sum_matrix(c)
-    return None
-
-
-def products(problem: JointProblem, c: Any, T: np.ndarray | None = None):
-    """Products with M and Mᵀ, by way of T = Σ c_i T_i where that is known."""
+def as_linear_operator(problem: Any, c: Any) -> LinearOperator:
+    """M as its products with vectors, and those of Mᵀ."""
     operator, n_nodes = problem.operator, problem.n_knots
     node, part, _ = knot_positions(operator.n_features, n_nodes)
-    if T is not None:
-        sum_apply, sum_adjoint = T.__matmul__, T.T.__matmul__
-    else:
-        sum_apply, sum_adjoint = partial(operator.sum_apply, c), partial(operator.sum_adjoint, c)
+    upper = np.minimum(node + 1, n_nodes - 1)
 
     def forward(g):
         g = np.ravel(g)
-        return sum_apply(problem.expand(g - g.mean()))
+        return operator.sum_apply(c, problem.expand(g - g.mean()))
 
     def backward(w):
-        row = sum_adjoint(np.ravel(w))
-        if n_nodes != operator.n_features:
-            upper = np.minimum(node + 1, n_nodes - 1)
-            row = np.bincount(node, (1.0 - part) * row, n_nodes) + np.bincount(
-                upper, part * row, n_nodes
-            )
+        row = operator.sum_adjoint(c, np.ravel(w))
+        row = np.bincount(node, (1.0 - part) * row, n_nodes) + np.bincount(
+            upper, part * row, n_nodes
+        )
         return row - row.mean()
 
-    return forward, backward
+    shape = (operator.n_features, n_nodes)
+    return LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)

@@ -65,19 +65,12 @@ def solve_target(
     tol: float = 1e-5,
     max_iter: int = 5000,
 ) -> TargetFit:
-    r"""Minimise the loss over target quantiles and intercept.
-
-    .. math::
-
-        \min_{f \in F, \, b} ~ \sum_i s_i \, \ell(y_i, D_i^\top f + b) + c \sum_j (f_{j+1} - f_j)^2
-
-    with :math:`c` the smoothness, and F the vectors of sum 0 that are of mean square at most 1 ("f0"), also
-    non-decreasing ("bnd", "joint"), or non-decreasing of any size ("spav").
+    r"""Minimise Σ_i s_i ℓ(y_i, D_i·f + b) + smoothness Σ_j (f[j+1] − f[j])² over targets f of a set, and b.
 
     Parameters
     ----------
     D : ndarray of shape (n_rows * n_outputs, K)
-        Design, float32 or float64, the scores of a row side by side.
+        Design, float32 or float64, the rows of a sample's outputs one below the other.
     loss : Loss
     y : ndarray of shape (n_rows,)
         Encoded labels or values.
@@ -87,7 +80,6 @@ def solve_target(
         Start. It is made feasible where it is not: centred, projected.
     target_set : {"f0", "bnd", "spav", "joint"} or TargetSet
     smoothness : float, default=0.0
-        Weight of the squared differences, ≥ 0, for every set.
     fit_intercept : bool, default=True
         Whether b is free; otherwise it is 0.
     tol : float, default=1e-5
