@@ -40,6 +40,8 @@ _RIDGE_TOL = 1e-4
 _ROUNDING = 1e-10
 # Targets that together are worth less than this share of the tolerance are left out.
 _FADED = 0.1
+# Columns per sample from which the Gram matrix of all copies pays for one fit.
+_WIDE = 4
 # Length of an intercept's column beside coefficients that all outputs share.
 _FREE = 1e3
 _MAX_NEWTON = 50
@@ -106,12 +108,13 @@ class MatrixProblem:
     ) -> tuple[np.ndarray, LinearFit]:
         """Ridge model of W at the targets G, with the penalty alpha ‖W‖²."""
         n, m, F = self.operator.n_samples, G.shape[1], self.expand(G.T)
-        by_gram = n <= min(self.operator.n_features * m, MOST_ROOT_SAMPLES)
+        by_gram = n <= min(self.operator.n_features * m // _WIDE, MOST_ROOT_SAMPLES)
         if by_gram:  # one normalised copy at a time is in memory
             gram = sum((gram_matrix(A) for A in self._copies(F)), np.zeros((n, n)))
             design = RidgeDesign(None, fit_intercept=self.fit_intercept, gram=gram)
         else:
-            design = RidgeDesign(np.hstack(list(self._copies(F))), fit_intercept=self.fit_intercept)
+            A = np.hstack(list(self._copies(F)))
+            design = RidgeDesign(A, fit_intercept=self.fit_intercept, by_columns=True)
         at = self.loss, self.y, self.s, alpha
         fit = design.solve(*at, tol=tol, max_iter=max_iter, start=None if by_gram else start)
         if by_gram:

@@ -122,6 +122,9 @@ class RidgeDesign:
     fit_intercept : bool, default=True
     gram : ndarray of shape (n_samples, n_samples), default=None
         The Gram matrix A Aᵀ, where A is None.
+    by_columns : bool, default=False
+        Solve for the columns, however few samples there are: a Gram matrix does not pay for one fit to
+        thousands of samples, nor where fits start from the last one.
     is_shared : bool, default=False
         Whether all outputs of the loss have the same coefficients, and rows of their own: A then has shape
         (n_samples · n_outputs, n_features), the rows of a sample side by side.
@@ -138,7 +141,7 @@ class RidgeDesign:
 
     def __init__(
         self, A: Any, *, fit_intercept: bool = True, gram: MaybeArray = None,
-        is_shared: bool = False,
+        by_columns: bool = False, is_shared: bool = False,
     ):  # fmt: skip
         self._A: MaybeArray = None if A is None else as_floats(A)
         self._root: GramRoot | None = None
@@ -146,7 +149,7 @@ class RidgeDesign:
         with one_blas_thread():
             if A is None:
                 self._root = GramRoot.of(np.asarray(gram, np.float64))
-            elif len(A) <= min(A.shape[1], MOST_ROOT_SAMPLES):
+            elif len(A) <= min(A.shape[1], MOST_ROOT_SAMPLES) and not by_columns:
                 self._root = GramRoot.of(gram_matrix(as_floats(A)))
         R: Any = self._A if self._root is None else self._root.matrix
         self._rows = Rows(R, fit_intercept)
