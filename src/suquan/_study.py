@@ -41,8 +41,8 @@ from suquan._version import __version__
 from suquan.calibration import apply_calibration, measure_probabilities
 from suquan.fitting import Settings, decision_values
 from suquan.folds import (
-    OutOfFold,
     RankedData,
+    calibrate,
     folds_per_repeat,
     leave_out_splits,
     make_splits,
@@ -262,8 +262,8 @@ class Study:
         data, classes = self.data, self.data.classes
         if classes is None:
             return None
-        kept = OutOfFold.of(data, self.settings, inner, found.outputs)
-        calibration = kept.calibrate(self.calibration, data, self.settings)
+        kept = inner, found.outputs
+        _, _, calibration = calibrate(self.calibration, data, self.settings, *kept)
         if calibration is None:
             return data.loss.mean(u)
         return apply_calibration(calibration, decision_values(u, classes))

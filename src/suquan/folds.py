@@ -269,44 +269,38 @@ def shared_groups(splits: Splits, groups: np.ndarray | None) -> str:
     )
 
 
-class OutOfFold(NamedTuple):
-    """Scores that samples got from models which had not seen them; a sample may be there several times.
+def calibrate(
+    kind: str | None,
+    data: RankedData,
+    settings: Settings,
+    splits: Splits,
+    outputs: Sequence[np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Fit a calibration to the outputs of one setting for the test samples of every split.
 
-    The shifts are the score of the constant model of all of them minus that of the row's training samples.
-    Folds hold out what they do not train on: without these shifts a class that is rarer in training is more
-    frequent in the test, and small scores would point the wrong way.
+    Returns their scores, as `decision_function` gives them, the number of the sample of each row, and the
+    calibration, if any. Scores are shifted for it by that of the constant model of all these samples minus that
+    of the training samples: folds hold out what they do not train on, so that a class that is rarer in training
+    is more frequent in the test, and small scores would point the wrong way.
     """
+    classes: Any = data.classes
+    samples = np.concatenate([test for _, test in splits])
+    scores = decision_values(np.concatenate(outputs), classes)
+    if kind is None:
+        return scores, samples, None
 
-    scores: np.ndarray  # as `decision_function` gives them
-    samples: np.ndarray  # number of the sample of each row
-    shifts: np.ndarray  # of the shape of the scores
+    def constant(rows: np.ndarray) -> np.ndarray:
+        best = data.loss.best_constant(data.y[rows], data.weights_in(settings, rows))
+        return decision_values(best[None], classes)[0]
 
-    @classmethod
-    def of(
-        cls, data: RankedData, settings: Settings, splits: Splits, outputs: Sequence[np.ndarray]
-    ) -> OutOfFold:
-        """Join the outputs of one setting for the test samples of every split, each (n_test, n_outputs)."""
-        classes: Any = data.classes
-        samples = np.concatenate([test for _, test in splits])
-        scores = decision_values(np.concatenate(outputs), classes)
-        if not settings.fit_intercept:
-            return cls(scores, samples, np.zeros_like(scores))
-
-        def constant(rows: np.ndarray) -> np.ndarray:
-            best = data.loss.best_constant(data.y[rows], data.weights_in(settings, rows))
-            return decision_values(best[None], classes)[0]
-
-        everyone = constant(np.unique(samples))
-        shifts = [np.repeat([everyone - constant(a)], len(b), axis=0) for a, b in splits]
-        return cls(scores, samples, np.concatenate(shifts))
-
-    def calibrate(self, kind: str | None, data: RankedData, settings: Settings) -> Any:
-        """Fit a calibration to the shifted scores, or None; one of R rows of a sample has 1/R of its weight."""
-        if kind is None:
-            return None
-        rows, place, counts = np.unique(self.samples, return_inverse=True, return_counts=True)
-        weights = (data.weights_in(settings, rows) / counts)[place]
-        return fit_calibration(kind, self.scores + self.shifts, data.codes(self.samples), weights)
+    rows, place, counts = np.unique(samples, return_inverse=True, return_counts=True)
+    shifts: Any = 0.0
+    if settings.fit_intercept:
+        everyone = constant(rows)
+        by_fold = [np.repeat([everyone - constant(a)], len(b), axis=0) for a, b in splits]
+        shifts = np.concatenate(by_fold)
+    weights = (data.weights_in(settings, rows) / counts)[place]  # a row of R has 1/R of the weight
+    return scores, samples, fit_calibration(kind, scores + shifts, data.codes(samples), weights)
 
 
 def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: str) -> Splits:

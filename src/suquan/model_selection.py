@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from suquan._blocks import is_dask_array
 from suquan.calibration import apply_calibration, centre_scores, check_calibration
 from suquan.fitting import Settings, check_method, check_real, decision_values, encode, forget
-from suquan.folds import OutOfFold, RankedData, make_splits, usable_calibration
+from suquan.folds import RankedData, calibrate, make_splits, usable_calibration
 from suquan.grids import GRID, SELECTIONS, make_cv_results, make_grid, select
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
 from suquan.methods import Method, resolve_method
@@ -89,9 +89,9 @@ class SelectionMixin:
         self.cv_results_ = make_cv_results(candidates, found.scores)
         if data.classes is not None:
             self.cv_results_["mean_test_log_loss"] = found.losses
-            kept = OutOfFold.of(data, settings, splits, found.outputs)
-            self.out_of_fold_scores_, self.out_of_fold_samples_ = kept.scores, kept.samples
-            self.calibration_ = kept.calibrate(calibration, data, settings)
+            self.out_of_fold_scores_, self.out_of_fold_samples_, self.calibration_ = calibrate(
+                calibration, data, settings, splits, found.outputs
+            )
         shared |= {
             "method": given[chosen.method.name],
             "alpha": chosen.alpha,
