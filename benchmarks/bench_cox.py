@@ -23,9 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks._table import RESULTS, describe_machine, interleave, markdown, write_csv
 from suquan import SuquanCox, quantile_normalize
-from suquan.cox_loss import Cox
 from suquan.datasets import make_corrupted_survival
-from suquan.objective import W_TOL, make_design
 
 CENSORED = 0.6
 LEAST_L1 = 1e-8  # scikit-survival asks for more than 0
@@ -60,13 +58,9 @@ def timed_once(function: Callable[[], Any]) -> float:
 
 
 def our_path(Z: np.ndarray, y: np.ndarray, alphas: np.ndarray, ties: str) -> Callable[[], Any]:
-    """The same with one design for all strengths, as selection does."""
-    n_samples = len(Z)
-    loss, codes, _ = Cox(ties).encode(y, np.ones(n_samples, dtype=bool))
-    s = np.full(n_samples, 1.0 / n_samples)
-    return lambda: make_design(Z, 0.0, False).solve_path(
-        loss, codes, s, alphas.tolist(), tol=W_TOL, max_iter=500
-    )
+    """One fit for each strength."""
+    models = [SuquanCox("fixed", alpha=alpha, time_ties=ties) for alpha in alphas]
+    return lambda: [model.fit(Z, y) for model in models]
 
 
 def rows_of_case(case: tuple, n_repeats: int) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Fits on Dask from a zarr file: time of a pass, memory of a worker, and what Dask costs where memory would do.
+"""Fits on Dask from a zarr file: time, memory of a worker, and what Dask costs where memory would do.
 
 All figures are of one run on one machine: the workers, the scheduler and the driver share its cores.
 """
@@ -11,7 +11,6 @@ import os
 import tempfile
 import time
 import warnings
-from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from distributed import Client, LocalCluster
 
 from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
 from suquan import SuquanClassifier, quantile_normalize
-from suquan._dask.blocks import Blocks
 from suquan.io import open_blocks, write_blocks
 
 SLICES = 4  # the middle sizes are a quarter and half of the largest
@@ -53,7 +51,7 @@ def write_samples(path: Path, n_samples: int, n_features: int, rows: int) -> np.
 def cluster_of(options: argparse.Namespace):
     """Local cluster of worker processes with one thread each, compiled kernels loaded.
 
-    Workers keep their blocks, as with `suquan fit --workers` (see docs/dask.md, "Choosing blocks").
+    Workers keep their blocks (see docs/dask.md, "Choosing blocks").
     """
     with (
         dask.config.set({"distributed.scheduler.work-stealing": False}),
@@ -70,28 +68,6 @@ def cluster_of(options: argparse.Namespace):
         yield client
 
 
-@contextmanager
-def timed_passes():
-    """Times of the passes, by what they compute; those of gradients are taken three times each."""
-    original, times = Blocks._pass, defaultdict(list)
-
-    def timed(self, function, *arguments):
-        for repetition in range(3 if function.__name__ == "evaluate" else 1):
-            start = time.perf_counter()
-            result = original(self, function, *arguments)
-            times[function.__name__].append(time.perf_counter() - start)
-            if repetition:  # not a part of the fit
-                self.n_passes -= 1
-                times["repeated"].append(times["evaluate"][-1])
-        return result
-
-    Blocks._pass = timed
-    try:
-        yield times
-    finally:
-        Blocks._pass = original
-
-
 def resident_megabytes() -> float:
     """Memory of this process now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -105,16 +81,14 @@ def peak_megabytes() -> float:
 
 
 def fit_rows(client, X, y, options, methods) -> list[dict]:
-    """Fits of one size: time, passes, and memory of the worker that took most."""
+    """Fits of one size: time, passes over the blocks, and memory of the worker that took most."""
     rows = []
     for method, settings in methods.items():
         base = max(client.run(resident_megabytes).values())
         model = SuquanClassifier(method, random_state=0, **settings)
         start = time.perf_counter()
-        with timed_passes() as times:
-            model.fit(X, y)
-        seconds = time.perf_counter() - start - sum(times["repeated"])
-        gradients = times["evaluate"][1:] or times["evaluate"]
+        model.fit(X, y)
+        seconds = time.perf_counter() - start
         share = X.shape[0] * X.shape[1] * 2 / 1e6 / options.workers
         block = options.rows_per_block * X.shape[1] * 4 / 1e6
         row = {
@@ -122,7 +96,6 @@ def fit_rows(client, X, y, options, methods) -> list[dict]:
             "method": method,
             "seconds": seconds,
             "passes": model.n_passes_,
-            "s per gradient pass": float(np.median(gradients)),
             "peak, MB per worker": max(client.run(peak_megabytes).values()) - base,
             "ranks + 3 blocks, MB": share + 3 * block,
         }
@@ -132,7 +105,7 @@ def fit_rows(client, X, y, options, methods) -> list[dict]:
 
 
 def bench_sizes(path: Path, y: np.ndarray, options) -> list[dict]:
-    """`bnd` and one cross-fitted round on all rows, gradient passes on fewer; a new cluster each."""
+    """`bnd` and one cross-fitted round on all rows, `fixed` on fewer too; a new cluster each."""
     rows = []
     n = options.samples
     settings = {"n_knots": options.knots}
@@ -147,11 +120,6 @@ def bench_sizes(path: Path, y: np.ndarray, options) -> list[dict]:
     return rows
 
 
-def nothing(block) -> list[np.ndarray]:
-    """What an empty pass computes."""
-    return [np.zeros(1)]
-
-
 def bench_against_memory(path: Path, y: np.ndarray, options) -> list[dict]:
     """The same fits on Dask and in memory."""
     n = options.compare_samples
@@ -159,7 +127,6 @@ def bench_against_memory(path: Path, y: np.ndarray, options) -> list[dict]:
     in_memory = X.compute()
     rows = []
     with cluster_of(options):
-        overhead = empty_pass(X, y)
         for method in ("bnd", "crossfit"):
             model = SuquanClassifier(method, random_state=0, n_knots=options.knots)
             times: dict[str, list[float]] = {"memory": [], "dask": []}
@@ -179,35 +146,11 @@ def bench_against_memory(path: Path, y: np.ndarray, options) -> list[dict]:
                     "Dask, s": there,
                     "ratio": there / here,
                     "passes": model.n_passes_,
-                    "empty pass, ms": 1e3 * overhead,
                     "largest difference": float(np.abs(scores["memory"] - scores["dask"]).max()),
                 }
             )
             print("  " + json.dumps(rows[-1]), flush=True)
     return rows
-
-
-def empty_pass(X, y) -> float:
-    """Seconds of a pass that computes nothing: what Dask takes to hand out and collect."""
-    found = []
-    original = Blocks.sum
-
-    def with_empty_passes(self, function, *arguments):
-        if not found:
-            for _ in range(6):
-                start = time.perf_counter()
-                original(self, nothing)
-                found.append(time.perf_counter() - start)
-        return original(self, function, *arguments)
-
-    Blocks.sum = with_empty_passes
-    try:
-        SuquanClassifier("fixed").fit(X[: 2 * X.chunks[0][0]], y[: 2 * X.chunks[0][0]])
-        found.clear()
-        SuquanClassifier("fixed").fit(X, y)
-    finally:
-        Blocks.sum = original
-    return float(np.median(found[1:]))
 
 
 def bench_normalize(path: Path, directory: Path, options) -> list[dict]:
@@ -240,9 +183,9 @@ def verdicts(tables: dict[str, list[dict]]) -> list[str]:
     """Which of the aims were reached."""
     lines = []
     sizes = [row for row in tables["sizes"] if row["method"] == "fixed"]
-    per_row = [row["s per gradient pass"] / row["rows"] for row in sizes]
+    per_row = [row["seconds"] / row["passes"] / row["rows"] for row in sizes]
     spread = max(per_row) / min(per_row) - 1
-    lines.append(f"time per row of a gradient pass varies by {spread:.0%} (aim: ≤ {LINEAR:.0%})")
+    lines.append(f"time per row of a pass varies by {spread:.0%} (aim: ≤ {LINEAR:.0%})")
     for row in tables["sizes"]:
         share = row["peak, MB per worker"] / row["ranks + 3 blocks, MB"]
         lines.append(f"{row['method']} on {row['rows']:,} rows: peak {share:.2f} of the aim (≤ 1)")

@@ -3,6 +3,10 @@
 ``python -m benchmarks.bench_engine --old DIR`` (some ten minutes) runs the same fits with the Python of both
 clones (``DIR/.venv/bin/python``), one after the other, on one BLAS thread, and writes ``results/engine.csv``:
 the smallest of the repeated times, their ratio, and J. Samples are simulated; learned targets have 64 knots.
+
+``--auc DATA`` compares instead the areas under the ROC curve of both clones' defaults, chosen on three inner
+folds: seven expression sets (two repeats of three outer folds), three pairs of CIFAR-10 (2,000 images), and
+five draws of the simulator; it writes ``results/engine_auc.csv``. DATA is the folder with the sets.
 """
 
 from __future__ import annotations
@@ -49,11 +53,80 @@ def run_fits(method, n_samples, n_features, n_repeats):
     return {"ms": min(times), "objective": float(model.objective_)}
 
 
-def in_clone(folder, case):
-    """What :func:`run_fits` gives with the Python of a clone; None where it did not end well."""
-    code = f"import json, runpy; m = runpy.run_path({__file__!r}); print(json.dumps(m['run_fits'](*{case!r})))"
+EXPRESSION = (
+    "breast_nki295", "dlbcl_chop414", "breast_biospear614", "breast_vdx150", "breast_gse3143",
+    "breast_sotiriou99", "breast_veer78",
+)  # fmt: skip
+PAIRS = ((0, 7), (2, 7), (3, 5))
+SIMULATED = (500, 2000)
+
+
+def splits_of(name, data):
+    """Training and test samples of a set: X, y, X, y for each fold."""
+    from sklearn.model_selection import RepeatedStratifiedKFold
+
+    kind, _, which = name.partition(":")
+    if kind == "expression":
+        with np.load(Path(data) / f"{which}.npz") as file:
+            X, y = file["X"][file["y"] >= 0], file["y"][file["y"] >= 0]
+        folds = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+        yield from ((X[a], y[a], X[b], y[b]) for a, b in folds.split(X, y))
+    elif kind == "cifar":
+        pair = [int(c) for c in which.split("-")]
+        with np.load(Path(data) / "cifar10_gray.npz") as file:
+            parts = [(file[f"X_{s}"], file[f"y_{s}"]) for s in ("train", "test")]
+        rows = [np.concatenate([np.flatnonzero(y == c)[:1000] for c in pair]) for _, y in parts]
+        (X, y, A, b) = (part[at] for (X, y), at in zip(parts, rows, strict=True) for part in (X, y))
+        yield X, y, A, b
+    else:
+        from suquan.datasets import make_corrupted_classification
+
+        n = int(which)
+        for seed in range(5):
+            X, y = make_corrupted_classification(n + 2000, 1000, random_state=seed)
+            yield X[:n], y[:n], X[n:], y[n:]
+
+
+def run_auc(name, data):
+    """Areas under the ROC curve of the default in all folds of a set."""
+    from sklearn.metrics import roc_auc_score
+
+    from suquan import SuquanClassifierCV
+
+    warnings.simplefilter("ignore")
+    areas = []
+    for X, y, X_test, y_test in splits_of(name, data):
+        model = SuquanClassifierCV(cv=3, random_state=0).fit(X, y)
+        areas.append(float(roc_auc_score(y_test, model.decision_function(X_test))))
+    return areas
+
+
+def compare_auc(old_folder, here, data):
+    """Print and store the areas of both clones."""
+    names = [f"expression:{name}" for name in EXPRESSION]
+    names += [f"cifar:{a}-{b}" for a, b in PAIRS] + [f"simulated:{n}" for n in SIMULATED]
+    lines = ["set,n_folds,old_auc,new_auc,difference,standard_error"]
+    for name in names:
+        case = name, str(Path(data).resolve())
+        old, new = (in_clone(folder, case, "run_auc") for folder in (old_folder, here))
+        if old is None or new is None:
+            raise RuntimeError(f"{name} failed in the {'old' if old is None else 'new'} clone.")
+        gains = np.subtract(new, old)
+        error = float(np.std(gains, ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else np.nan
+        lines.append(
+            f"{name},{len(gains)},{np.mean(old):.4f},{np.mean(new):.4f},{gains.mean():+.4f},{error:.4f}"
+        )
+        print(lines[-1], flush=True)
+    (here / "benchmarks" / "results" / "engine_auc.csv").write_text("\n".join(lines) + "\n")
+
+
+def in_clone(folder, case, function="run_fits"):
+    """What a function here gives with the Python of a clone; None where it did not end well."""
+    call = f"m[{function!r}](*{case!r})"
+    code = f"import json, runpy; m = runpy.run_path({__file__!r}); print(json.dumps({call}))"
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     python = folder / ".venv" / "bin" / "python"
+    one["PYTHONPATH"] = str(folder / "src")
     done = subprocess.run(
         [python, "-c", code], cwd=folder, env={**os.environ, **one}, capture_output=True, text=True
     )
@@ -69,7 +142,10 @@ def main(arguments=None):
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--sizes", default=",".join(f"{n}x{p}" for n, p in SIZES))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--auc", type=Path, help="folder with the data: compare areas, not times")
     options = parser.parse_args(arguments)
+    if options.auc is not None:
+        return compare_auc(options.old.resolve(), here, options.auc)
     ratios: list[float] = []
     if options.quick:
         options.sizes, options.repeats = "60x200", 1

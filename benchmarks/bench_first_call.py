@@ -32,9 +32,6 @@ GOALS = {
     "then quantile_normalize, float32": 3.0,
     "then SuquanClassifier().fit": 15.0,
 }
-GOAL = 20
-FILES = "files that a default fit and predict pass through"
-
 
 Seconds = tuple[float, float]  # by the clock, and of the processor
 
@@ -45,11 +42,10 @@ def seconds(function: Callable[[], Any]) -> Seconds:
     return time.perf_counter() - start, time.process_time() - start_processor
 
 
-def first_calls() -> dict[str, Any]:
-    """Times of the first calls of this process, and the number of files of a fit."""
+def first_calls() -> dict[str, Seconds]:
+    """Times of the first calls of this process."""
     import numpy as np
 
-    from benchmarks.count_files import count_files
     from suquan import SuquanClassifier, quantile_normalize
 
     X = np.random.default_rng(0).standard_normal((100, 200))
@@ -60,8 +56,7 @@ def first_calls() -> dict[str, Any]:
         lambda: SuquanClassifier().fit(X, y),
     ]
     names = list(GOALS)[1:]
-    found: dict[str, Any] = {n: seconds(call) for n, call in zip(names, calls, strict=True)}
-    return found | {FILES: len(count_files())}
+    return {name: seconds(call) for name, call in zip(names, calls, strict=True)}
 
 
 def in_child(command: list[str]) -> Any:
@@ -102,17 +97,15 @@ def measure(n_repeats: int) -> list[dict[str, Any]]:
         results |= in_child(["-m", "benchmarks.bench_first_call", "--child"])
         for name, result in results.items():
             found.setdefault(name, []).append(result)
-    n_files = min(found.pop(FILES))
-    rows = [
+    return [
         compare(name, min(by_clock for by_clock, _ in times), min(cpu for _, cpu in times))
         for name, times in found.items()
     ]
-    return [*rows, compare(FILES, n_files, "")]
 
 
-def compare(name: str, found: float, processor: Any) -> dict[str, Any]:
+def compare(name: str, found: float, processor: float) -> dict[str, Any]:
     """Row of a figure and its goal, if it has one."""
-    goal = GOAL if name == FILES else GOALS.get(name)
+    goal = GOALS.get(name)
     row = {"first call": name, "found, s": found, "processor, s": processor, "goal": ""}
     if goal is not None:
         row |= {"goal": f"≤ {goal:g}", "reached": found <= goal}

@@ -13,15 +13,44 @@ import warnings
 from collections import defaultdict
 
 import numpy as np
+from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
-from benchmarks.bench_w_step import make_design
 from suquan import SuquanClassifier
 
 ALPHAS = 10.0 ** np.arange(-2, 5)
 SHAPES = ((225, 22_283), (10_000, 1_024))
 QUICK_SHAPES = ((60, 500), (400, 100))
+
+
+def make_design(n_samples: int, n_features: int, n_factors: int = 0, seed: int = 0):
+    """Rows normalised to a normal target, and labels with a linear signal.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+    n_factors : int, default=0
+        Common factors behind the features, as in expression data or images; 0 leaves them independent.
+    seed : int, default=0
+
+    Returns
+    -------
+    A : float32 ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,), −1 or 1
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_samples, n_features))
+    if n_factors:
+        X += rng.standard_normal((n_samples, n_factors)) @ rng.standard_normal(
+            (n_factors, n_features)
+        )
+    target = norm.ppf((np.arange(n_features) + 0.5) / n_features)
+    target /= np.sqrt(np.mean(target**2))
+    A = target[np.argsort(np.argsort(X, axis=1), axis=1)]
+    scores = A @ rng.standard_normal(n_features) * 1.5 / np.sqrt(n_features)
+    y = np.where(scores + rng.logistic(size=n_samples) > 0, 1, -1)
+    return A.astype(np.float32), y
 
 
 def contenders():

@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import RepeatedStratifiedKFold
 
 from benchmarks._table import RESULTS, describe_machine, markdown, write_csv
-from benchmarks.bench_w_step import make_design
+from benchmarks.bench_fit import make_design
 from suquan import compare
 
 PEER_FOLDS = 1

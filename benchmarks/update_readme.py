@@ -12,14 +12,10 @@ START, END = "<!-- bench:start -->", "<!-- bench:end -->"
 # Headings in their order on the page; other summaries follow under their own names.
 TITLES = {
     "normalize": "Quantile normalisation",
-    "w_step": "Linear models on a given target",
     "fit": "Whole fits",
-    "several": "Several targets",
     "cox": "Times to event",
     "selection": "Cross-validation",
     "verdict": "The verdict",
-    "rma": "RMA",
-    "kernels": "Kernels on permutations",
     "first_call": "First call",
 }
 SHOWN = "normalize"  # its first lines stand in README.md

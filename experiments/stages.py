@@ -4,14 +4,19 @@ Three stages, each of which reads what the one before it has written in the fold
 
 - run: parts of the work, each a JSON file in ``parts/``; what is done is not done again;
 - table: tidy CSV files;
-- plot: figures as SVG and PNG, and ``report.html``.
+- plot: figures as PNG, and ``report.html``.
+
+`command.py` calls them, in this order.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +27,9 @@ from suquan.report import Section, write_page
 from .tables import Row, write_rows
 
 STAGES = ("run", "table", "plot")
-SETTINGS = "settings.json"
+SETTINGS = "settings.csv"
 PARTS = "parts"
+DPI, N_COLORS = 100, 64  # of figures
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,8 @@ class Experiment:
         ``sections(settings, folder)``: sections of the report.
     parts_in_parallel : bool
         Whether parts run side by side (else each uses all processes itself).
+    takes_arrays : bool
+        Whether there are options for CEL files.
     check : callable or None
         ``check(settings, data)``: raises ValueError before anything is written if the data cannot be used.
     subtitle : str
@@ -71,6 +79,7 @@ class Experiment:
     figures: Callable[[Any, Path], Sequence[tuple[str, Any]]]
     sections: Callable[[Any, Path], list[Section]]
     parts_in_parallel: bool = True
+    takes_arrays: bool = False
     check: Callable[[Any, Path | None], None] | None = None
     subtitle: str = "Le Morvan & Vert (2017), section 6, computed anew"
 
@@ -107,24 +116,10 @@ def open_folder(
     experiment: Experiment, settings: Any, protocol: str, folder: Path, *, resume: bool
 ) -> None:
     """Begin in an empty folder, or go on where the same experiment was begun with the same settings."""
-    record = {
-        "experiment": experiment.name,
-        "protocol": protocol,
-        "settings": json.loads(json.dumps(asdict(settings))),
-        "version": __version__,
-    }
-    path = folder / SETTINGS
-    if path.is_file():
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept.get("experiment") != experiment.name:
-            raise ValueError(
-                f"{folder} holds results of {kept.get('experiment')!r}; give another folder with --out."
-            )
-        different = [
-            name
-            for name, value in record["settings"].items()
-            if kept.get("settings", {}).get(name) != value
-        ]
+    plain = json.loads(json.dumps(asdict(settings)))
+    if (folder / SETTINGS).is_file():
+        kept, _ = _kept(experiment, folder)
+        different = [name for name, value in plain.items() if kept.get(name) != value]
         if different:
             raise ValueError(
                 f"{folder} was begun with other settings ({', '.join(different)}); give another folder with "
@@ -139,19 +134,28 @@ def open_folder(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; give a folder with --out.")
     (folder / PARTS).mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record, indent=1) + "\n"
-    replace_file(path, lambda file: file.write(text.encode()))
+    about = {"experiment": experiment.name, "protocol": protocol, "version": __version__}
+    rows = [{"name": name, "value": value} for name, value in about.items()]
+    rows += [{"name": name, "value": json.dumps(value)} for name, value in plain.items()]
+    write_rows(folder / SETTINGS, rows)
 
 
 def read_settings(experiment: Experiment, folder: Path) -> tuple[Any, str]:
     """Settings and protocol that a folder of results was made with."""
-    path = folder / SETTINGS
-    if not path.is_file():
+    if not (folder / SETTINGS).is_file():
         raise ValueError(f"{folder} holds no results; run the stage `run` there first.")
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    if kept.get("experiment") != experiment.name:
-        raise ValueError(f"{folder} holds results of {kept.get('experiment')!r}.")
-    return make_settings(experiment, kept["protocol"], kept["settings"]), kept["protocol"]
+    kept, protocol = _kept(experiment, folder)
+    return make_settings(experiment, protocol, kept), protocol
+
+
+def _kept(experiment: Experiment, folder: Path) -> tuple[dict[str, Any], str]:
+    """Read the settings and the protocol that a folder was begun with; refuse another experiment's."""
+    with (folder / SETTINGS).open(encoding="utf-8", newline="") as file:
+        kept = {row["name"]: row["value"] for row in csv.DictReader(file)}
+    name, protocol, _ = (kept.pop(key, "") for key in ("experiment", "protocol", "version"))
+    if name != experiment.name:
+        raise ValueError(f"{folder} holds results of {name!r}; give another folder with --out.")
+    return {key: json.loads(value) for key, value in kept.items()}, protocol
 
 
 # -- run --------------------------------------------------------------------------------------------
@@ -203,19 +207,19 @@ def make_tables(
 
 
 def make_figures(experiment: Experiment, settings: Any, folder: Path) -> list[Path]:
-    """Figures from the tables, each as SVG and PNG."""
+    """Draw figures from the tables, as PNG of few colours: a third of the bytes look the same."""
     import matplotlib
+    from PIL import Image
 
     written = []
-    look = {"svg.hashsalt": "suquan", "backend": "agg", "axes.spines.top": False}
+    look = {"backend": "agg", "axes.spines.top": False}
     with matplotlib.rc_context(look | {"axes.spines.right": False, "legend.frameon": False}):
         for name, figure in experiment.figures(settings, folder):
-            for kind, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 120})):
-
-                def write(file: Any, figure=figure, kind=kind, options=options) -> None:
-                    figure.savefig(file, format=kind, **options)
-
-                written.append(replace_file(folder / f"{name}.{kind}", write))
+            drawn = BytesIO()
+            figure.savefig(drawn, format="png", dpi=DPI)
+            image = Image.open(drawn).convert("RGB").quantize(N_COLORS)
+            save = partial(image.save, format="png", optimize=True)
+            written.append(replace_file(folder / f"{name}.png", save))
     return written
 
 

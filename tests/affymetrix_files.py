@@ -21,21 +21,13 @@ def dat_header(chip_type, n_cols):
 
 def header_lines(n_rows, n_cols, chip_type):
     corners = ["GridCornerUL=5 5", "GridCornerUR=9 5", "GridCornerLR=9 9", "GridCornerLL=5 9"]
-    return [
-        f"Cols={n_cols}",
-        f"Rows={n_rows}",
-        f"TotalX={n_cols}",
-        f"TotalY={n_rows}",
-        "OffsetX=0",
-        "OffsetY=0",
-        *corners,
-        "Axis-invertX=0",
-        "AxisInvertY=0",
-        "swapXY=0",
-        f"DatHeader={dat_header(chip_type, n_cols)}",
+    sizes = [f"Cols={n_cols}", f"Rows={n_rows}", f"TotalX={n_cols}", f"TotalY={n_rows}"]
+    flags = ["OffsetX=0", "OffsetY=0", "Axis-invertX=0", "AxisInvertY=0", "swapXY=0"]
+    ends = [
         "Algorithm=Percentile",
         "AlgorithmParameters=Percentile:75;CellMargin:2;OutlierHigh:1.500",
     ]
+    return [*sizes, *flags, *corners, f"DatHeader={dat_header(chip_type, n_cols)}", *ends]
 
 
 def cel_3(intensity, n_rows, n_cols, *, chip_type="Test3", masked=(), outliers=(), order=None):

@@ -2,14 +2,13 @@
 
 import os
 import threading
-import weakref
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import suquan
-from suquan._blocks import for_each_block, over_blocks, row_blocks, sum_over_blocks
+from suquan._blocks import for_each_block, over_blocks, row_blocks
 
 SHAPE = (40, 100_000)
 
@@ -23,7 +22,7 @@ def test_blocks_cover_every_row_once_and_come_in_order():
 
 def test_blocks_inside_a_block_do_not_wait_for_each_other():
     def inner_sum(_):
-        return sum_over_blocks(lambda rows: np.full(SHAPE[1], rows.start), SHAPE, n_jobs=2)
+        return sum(over_blocks(lambda rows: np.full(SHAPE[1], rows.start), SHAPE, n_jobs=2))
 
     totals = for_each_block(inner_sum, SHAPE, n_jobs=2)
     for total in totals:
@@ -33,30 +32,9 @@ def test_blocks_inside_a_block_do_not_wait_for_each_other():
 @pytest.mark.parametrize("shape", [(5, 1 << 19), (5, 70_000), (300, 3_000)])
 def test_sums_are_the_same_at_any_number_of_threads(shape):
     X = np.random.default_rng(0).normal(size=shape)
-    one = sum_over_blocks(lambda rows: X[rows].sum(axis=0), shape, n_jobs=1)
-    assert_array_equal(sum_over_blocks(lambda rows: X[rows].sum(axis=0), shape, n_jobs=2), one)
+    one, two = (sum(over_blocks(lambda rows: X[rows].sum(axis=0), shape, n)) for n in (1, 2))
+    assert_array_equal(two, one)
     assert_allclose(one, X.sum(axis=0), atol=1e-12)
-
-
-def test_a_sum_over_no_rows_is_zero():
-    assert_array_equal(sum_over_blocks(None, (0, 3), n_jobs=1), np.zeros(3))
-
-
-def test_results_are_let_go_once_they_are_used():
-    class Result:
-        pass
-
-    made = weakref.WeakSet()
-
-    def make(rows):
-        result = Result()
-        made.add(result)
-        return result
-
-    n_blocks = len(list(row_blocks(*SHAPE)))
-    n_alive = [len(made) for _ in over_blocks(make, SHAPE, 2)]
-    assert len(n_alive) == n_blocks == 8
-    assert n_alive[-1] <= 3  # the last one, and what a thread has not yet let go of
 
 
 def test_an_error_in_one_block_is_raised_and_the_threads_go_on():

@@ -9,7 +9,8 @@ from suquan import SuquanCox, compare, load_model
 from suquan.report import write_report
 from suquan.survival import RiskGroups, as_outcome, kaplan_meier, numbers_at_risk
 
-TIMES = ["--time", "months", "--event", "relapsed"]
+TIMES = "--time months --event relapsed"
+FIT = f"fit table.csv {QUICK} --method fixed --labels"
 
 
 def words(result):
@@ -18,7 +19,7 @@ def words(result):
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
+def tables(tmp_path_factory):
     """A table of 60 samples, labels of 58 of them, and the table with its labels inside."""
     folder = tmp_path_factory.mktemp("survival")
     rng = np.random.default_rng(0)
@@ -38,195 +39,130 @@ def data(tmp_path_factory):
     return folder
 
 
-def test_fit_and_predict_are_those_of_the_estimator(data, tmp_path):
+@pytest.fixture(autouse=True)
+def data(tables, monkeypatch):
+    """The commands run in the folder of the tables."""
+    monkeypatch.chdir(tables)
+
+
+def test_fit_and_predict_are_those_of_the_estimator(tmp_path):
     path, scores = tmp_path / "cox.suquan", tmp_path / "scores.csv"
-    result = succeed(
-        "fit", data / "table.csv", "--labels", data / "labels.csv", *TIMES, "--strata", "cohort",
-        *QUICK, "--method", "fixed", "-o", path,
-    )  # fmt: skip
+    result = succeed(f"{FIT} labels.csv {TIMES} --strata cohort -o", path)
     assert "2 with missing time, stratum or event" in words(result)
     model = load_model(path)
-    table = pd.read_csv(data / "table.csv", index_col=0)
-    labels = pd.read_csv(data / "labels.csv", index_col=0).dropna()
-    X = table.loc[labels.index].to_numpy()
-    same = SuquanCox("fixed", alpha=model.alpha_).fit(
-        X, labels[["months", "relapsed"]].to_numpy(), strata=labels["cohort"]
-    )
+    table = pd.read_csv("table.csv", index_col=0)
+    labels = pd.read_csv("labels.csv", index_col=0).dropna()
+    X, y = table.loc[labels.index].to_numpy(), labels[["months", "relapsed"]].to_numpy()
+    same = SuquanCox("fixed", alpha=model.alpha_).fit(X, y, strata=labels["cohort"])
     np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-12)
-    result = succeed(
-        "predict", path, data / "table.csv", "-o", scores, "--labels", data / "labels.csv", *TIMES,
-        "--strata", "cohort",
-    )  # fmt: skip
+    line = f"predict {path} table.csv -o {scores} --labels labels.csv {TIMES} --strata cohort"
+    result = succeed(line)
     rows = read_csv(scores)
     assert list(rows[0]) == ["sample", "risk"]
-    np.testing.assert_allclose(
-        [float(row["risk"]) for row in rows], same.predict(table.to_numpy()), rtol=1e-9
-    )
-    value = same.score(X, labels[["months", "relapsed"]].to_numpy(), strata=labels["cohort"])
+    risks = [float(row["risk"]) for row in rows]
+    np.testing.assert_allclose(risks, same.predict(table.to_numpy()), rtol=1e-9)
+    value = same.score(X, y, strata=labels["cohort"])
     assert f"concordance {value:.4f}" in words(result)
 
 
-def test_events_may_be_true_and_false(data, tmp_path):
-    table = pd.read_csv(data / "labels.csv")
-    table.assign(relapsed=table["relapsed"] == 1).to_csv(tmp_path / "labels.csv", index=False)
-    models = []
-    for labels in (data / "labels.csv", tmp_path / "labels.csv"):
-        out = tmp_path / "m.suquan"
-        succeed(
-            "fit",
-            data / "table.csv",
-            "--labels",
-            labels,
-            *TIMES,
-            *QUICK,
-            "--method",
-            "fixed",
-            "-o",
-            out,
-        )
-        models.append(load_model(out))
-    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
-
-
-def test_events_may_be_words(data, tmp_path):
+def test_events_may_be_words(tmp_path):
     """The same model as with 1 and 0; what each word means is listed with its count."""
-    table = pd.read_csv(data / "labels.csv")
-    came = table["relapsed"] == 1
+    table = pd.read_csv("labels.csv")
+    came, path, known = table["relapsed"] == 1, tmp_path / "m.suquan", tmp_path / "labels.csv"
     columns = {
+        "truth": came,
         "status": np.where(came, "Dead", "Alive"),
         "again": np.where(came, "relapse", "none so far"),
         "code": np.where(came, 2, 1),
     }
-    table.assign(**columns).to_csv(tmp_path / "labels.csv", index=False)
-    start = ["fit", data / "table.csv", *QUICK, "--method", "fixed", "-o", tmp_path / "m.suquan"]
-    labels = ["--labels", tmp_path / "labels.csv", "--time", "Months ", "--event"]
-    succeed(*start, *labels, "relapsed")
-    expected = load_model(tmp_path / "m.suquan").coef_
+    table.assign(**columns).to_csv(known, index=False)
+    rest = f"--labels {known} --time 'Months ' --event"
+    start = f"fit table.csv {QUICK} --method fixed -o {path} {rest}"
+    succeed(f"{start} relapsed")
+    expected = load_model(path).coef_
     n = int(came.sum())
     for event, told in (
-        (["status"], f"status: 'Alive' is none ({59 - n}), 'Dead' is an event ({n})"),
-        (
-            ["again", "--event-value", "Relapse"],
-            f"'none so far' is none ({59 - n}), 'relapse' is an",
-        ),
-        (["code", "--event-value", "2"], f"code: '1' is none ({59 - n}), '2' is an event ({n})"),
+        ("truth", f"'true' is an event ({n})"),
+        ("status", f"status: 'Alive' is none ({59 - n}), 'Dead' is an event ({n})"),
+        ("again --event-value Relapse", f"'none so far' is none ({59 - n}), 'relapse' is an"),
+        ("code --event-value 2", f"code: '1' is none ({59 - n}), '2' is an event ({n})"),
     ):
-        assert told in words(succeed(*start, *labels, *event))
-        np.testing.assert_array_equal(load_model(tmp_path / "m.suquan").coef_, expected)
-    for event, told in (
-        (["code"], f"there is '{2 if 2 * n > 59 else 1}' ("),
-        (
-            ["cohort", "--event-value", "east"],
-            "no label is 'east'; there is 'north' (39), 'south' (20)",
-        ),
-    ):
-        assert told in fail(*start, *labels, *event)
-    table.assign(code=np.arange(59) % 3).to_csv(tmp_path / "labels.csv", index=False)
-    three = [*start, *labels, "code", "--event-value", "2"]
-    assert "holds 3 values: '0' (20), '1' (20), '2' (19); give --negative VALUE" in fail(*three)
-    told = words(succeed(*three, "--negative", "0"))
-    assert "code: '0' is none (20), '1' is left out (20), '2' is an event (19)" in told
-    told = words(succeed(*three, "--negative-rest"))
-    assert "code: '0' is none (20), '1' is none (20), '2' is an event (19)" in told
-    scores = ["predict", tmp_path / "m.suquan", data / "table.csv", "-o", tmp_path / "s.csv"]
-    told = words(succeed(*scores, *three[len(start) :], "--negative", "0"))
+        assert told.lower() in words(succeed(f"{start} {event}")).lower()
+        np.testing.assert_array_equal(load_model(path).coef_, expected)
+    assert f"there is '{2 if 2 * n > 59 else 1}' (" in fail(f"{start} code")
+    message = fail(f"{start} cohort --event-value east")
+    assert "no label is 'east'; there is 'north' (39), 'south' (20)" in message
+    table.assign(code=np.arange(59) % 3).to_csv(known, index=False)
+    three = f"{start} code --event-value 2"
+    assert "holds 3 values: '0' (20), '1' (20), '2' (19); give --negative VALUE" in fail(three)
+    for rule, what in (("--negative 0", "left out"), ("--negative-rest", "none")):
+        told = f"code: '0' is none (20), '1' is {what} (20), '2' is an event (19)"
+        assert told in words(succeed(f"{three} {rule}"))
+    told = words(succeed(f"predict {path} table.csv {rest} code --event-value 2 --negative 0"))
     assert "19 events, 19 censored; dropped: 22" in told
 
 
-def test_labels_may_lie_in_the_table(data, tmp_path):
+def test_labels_may_lie_in_the_table(tmp_path):
     path = tmp_path / "cox.suquan"
-    given = [data / "whole.csv", *TIMES, "--strata", "cohort"]
-    succeed("fit", *given, *QUICK, "--method", "fixed", "-o", path)
+    given = f"whole.csv {TIMES} --strata cohort"
+    succeed(f"fit {given} {QUICK} --method fixed -o {path}")
     assert load_model(path).n_features_in_ == 12
-    result = succeed("predict", path, *given, "-o", tmp_path / "scores.csv")
-    assert "concordance 0." in words(result)
+    assert "concordance 0." in words(succeed(f"predict {path} {given} -o {tmp_path}/scores.csv"))
 
 
-def test_compare_reports_groups_of_risk(data, tmp_path):
+def test_compare_reports_groups_of_risk(tmp_path):
     folder = tmp_path / "result"
     result = succeed(
-        "compare", data / "table.csv", "--labels", data / "labels.csv", *TIMES, *QUICK,
-        "--inner-cv", "2x1", "--methods", "raw,normal,uniform,crossfit", "--out", folder,
-    )  # fmt: skip
+        f"compare table.csv --labels labels.csv {TIMES} {QUICK} --inner-cv 2x1 --methods "
+        f"raw,normal,uniform,crossfit --out {folder}"
+    )
     assert "compared with the initial target" in words(result)
     assert {row["method"] for row in read_csv(folder / "summary.csv")} > {"raw", "best_fixed"}
     page = (folder / "report.html").read_text(encoding="utf-8")
-    for text in (
-        "Groups of risk",
-        "Kaplan-Meier",
-        "Numbers at risk",
-        "Harrell",
-        "an early event",
-        "999 permutations",
-    ):
+    parts = "Groups of risk|Kaplan-Meier|Numbers at risk|Harrell|an early event|999 permutations"
+    for text in parts.split("|"):
         assert text in page
     assert (folder / "figures" / "risk_groups.svg").exists()
-    table = pd.read_csv(data / "table.csv", index_col=0)
+    table = pd.read_csv("table.csv", index_col=0)
     assert load_model(folder / "model.suquan").predict(table).shape == (60,)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--time", "months"], "both --time and --event"),
-        (["--strata", "cohort", "--label", "relapsed"], "both --time and --event"),
-        ([*TIMES, "--strata", "cohort", "--horizon", "3"], "give one"),
-        ([*TIMES, "--label", "cohort"], "do not go with"),
-        (["--label", "cohort", "--event-value", "1"], "--event-value is a value in the column"),
-        ([*TIMES, "--negative", "0"], "need --positive or --event-value"),
-        (["--label", "cohort", "--negative-rest"], "need --positive or --event-value"),
+        ("--time months", "both --time and --event"),
+        ("--strata cohort --label relapsed", "both --time and --event"),
+        (f"{TIMES} --strata cohort --horizon 3", "give one"),
+        (f"{TIMES} --label cohort", "do not go with"),
+        ("--label cohort --event-value 1", "--event-value is a value in the column"),
+        (f"{TIMES} --negative 0", "need --positive or --event-value"),
+        ("--label cohort --negative-rest", "need --positive or --event-value"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(data, tmp_path, options, message):
-    given = ["fit", data / "table.csv", "--labels", data / "labels.csv", *options]
-    assert message in " ".join(fail(*given, "-o", tmp_path / "m", code=2).replace("│", "").split())
+def test_options_that_contradict_each_other_are_refused(options, message):
+    told = fail(f"fit table.csv --labels labels.csv {options} -o m", code=2)
+    assert message in " ".join(told.replace("│", "").split())
 
 
-def test_mistakes_are_one_line(data, tmp_path):
-    labels = ["--labels", data / "labels.csv"]
-    table = pd.read_csv(data / "labels.csv").assign(nobody=0, before=lambda d: d["months"] - 9.0)
-    table.to_csv(tmp_path / "odd.csv", index=False)
-    for time, event, told in [
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--time months --event months", "'months' must be 1, true, yes or dead for an event"),
+        ("--time before --event relapsed", "'before' must hold times, 0 or more; sample 'patient"),
+        ("--time months --event nobody", "'nobody' is 0 for all samples: without events"),
         (
-            "months",
-            "months",
-            "'months' must be 1, true, yes or dead for an event",
-        ),
-        ("before", "relapsed", "'before' must hold times, 0 or more; sample 'patient"),
-        ("months", "nobody", "'nobody' is 0 for all samples: without events"),
-        (
-            "months",
-            "cohort",
+            "--time months --event cohort",
             "there is 'north' (39), 'south' (20); name the value of an event with --event-value",
         ),
-    ]:
-        message = fail(
-            "fit", data / "table.csv", "--labels", tmp_path / "odd.csv", "--time", time, "--event", event,
-            "-o", tmp_path / "m.suquan",
-        )  # fmt: skip
-        assert told in message
-    assert not (tmp_path / "m.suquan").exists()
-    message = fail(
-        "fit", data / "table.csv", *labels, *TIMES, "--cv", "30x1", "-o", tmp_path / "m.suquan"
-    )
-    assert "events are too few for 30 folds" in message
-    path = tmp_path / "classes.suquan"
-    succeed(
-        "fit",
-        data / "table.csv",
-        *labels,
-        "--label",
-        "cohort",
-        *QUICK,
-        "--method",
-        "fixed",
-        "-o",
-        path,
-    )
-    assert "are for Cox's models" in fail("predict", path, data / "table.csv", *labels, *TIMES)
-    np.save(tmp_path / "table.npy", np.ones((60, 12)))
-    message = fail("fit", tmp_path / "table.npy", *labels, *TIMES, "-o", tmp_path / "m.suquan")
-    assert "holds its samples in memory" in message
+        (f"{TIMES} --cv 30x1", "events are too few for 30 folds"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, options, message):
+    table = pd.read_csv("labels.csv").assign(nobody=0, before=lambda d: d["months"] - 9.0)
+    table.to_csv(tmp_path / "odd.csv", index=False)
+    path = tmp_path / "m.suquan"
+    assert message in fail(f"{FIT} {tmp_path}/odd.csv {options} -o {path}")
+    assert not path.exists()
 
 
 def test_compare_takes_estimators_of_scikit_survival(tmp_path):

@@ -1,11 +1,10 @@
 """Every number of the pages with results is in a result file."""
 
-import importlib
 from pathlib import Path
 
 import pytest
 
-from suquan.cli._reproduce import load_experiments
+from experiments.page import tables as page
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"
@@ -16,7 +15,6 @@ PAGES = [
     for path in sorted((ROOT / "docs").rglob("*.md"))
     if "_build" not in path.parts and "<!-- table: " in path.read_text(encoding="utf-8")
 ]
-page = importlib.import_module(f"{load_experiments().__name__}.page.tables")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -11,20 +11,15 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from suquan import (
-    SupervisedQuantileNormalizer,
     SuquanClassifier,
     SuquanClassifierCV,
     SuquanRegressor,
-    SuquanRegressorCV,
-    checkpoint_fit,
     compare,
-    load_model,
     make_target_quantiles,
-    save_model,
 )
 from suquan.matrix_model import target_basis
 from suquan.methods import METHODS
-from suquan.ranking import SampleOperator, deviations
+from suquan.ranking import SampleOperator
 from suquan.targets import read_at_grid
 
 N, P = 70, 12
@@ -93,18 +88,6 @@ def test_an_elastic_net_is_one_to_standardised_columns(loss):
     assert np.any(model.coef_ == 0)
 
 
-def test_more_features_than_samples_and_large_designs_do_the_same():
-    rng = np.random.default_rng(1)
-    for shape in ((30, 80), (600, 120)):  # by the samples' side; by the features' side in float32
-        samples = rng.standard_normal(shape) * np.linspace(0.2, 3, shape[1])
-        y = samples[:, 0] + rng.standard_normal(shape[0])
-        model = make_model("squared", alpha=0.1).fit(samples, y)
-        scaler = StandardScaler().fit(model.transform(samples))
-        A = scaler.transform(model.transform(samples))
-        expected = Ridge(alpha=0.1 * len(y)).fit(A, y).predict(A)
-        assert_allclose(model.predict(samples), expected, atol=1e-4)
-
-
 def test_a_feature_that_never_varies_has_weight_one():
     samples = X.copy()
     samples[:, 4] = 100.0  # always the last place
@@ -122,18 +105,13 @@ def test_deviations_are_those_of_the_values_that_are_not_missing():
     samples[RNG.random(X.shape) < 0.2] = np.nan
     samples[:, 7] = np.nan
     samples[:, 8] = np.where(np.arange(N) == 3, 1.0, np.nan)
-    operator = SampleOperator.from_samples(samples, missing="ignore")
-    f = make_target_quantiles("normal", P)
-    sd = deviations(lambda centre: operator.column_moments(WEIGHTS, f, centre), 3.0)
-    A = operator.apply(f, gap=np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the column without values
-        expected = np.sqrt(StandardScaler().fit(A, sample_weight=WEIGHTS).var_)
-    assert_array_equal(sd[[7, 8]], 1.0)
-    known = np.arange(P) < 7
-    assert_allclose(sd[known], expected[known])
-    model = make_model("squared", missing="ignore").fit(samples, VALUES)
+    model = make_model("squared", alpha=0.05, missing="ignore").fit(samples, VALUES)
     Z = model.transform(samples)
+    sd = np.ones(P)
+    known = [j for j in range(P) if j not in (7, 8)]
+    sd[known] = np.nanstd(Z[:, known], axis=0)
+    expected = Ridge(alpha=0.05 * N).fit(np.nan_to_num(Z) / sd, VALUES)
+    assert_allclose(model.coef_[0], expected.coef_ / sd, atol=1e-6)
     scores = np.where(np.isnan(Z), model.feature_means_, Z) @ model.coef_.T + model.intercept_
     assert_allclose(model.predict(samples), scores[:, 0])
 
@@ -148,7 +126,7 @@ def test_a_round_minimises_the_weighted_objective(loss):
     alpha, y = 0.05, VALUES if loss == "squared" else np.where(TWO, 1.0, -1.0)
     T = np.array([operator_matrix(x, "average") for x in X])
     f, sd = make_target_quantiles("normal", P), start_deviations(X, "normal")
-    f = (f - f.mean()) / np.std(f)
+    f = (f - f.mean()) / f.std()
 
     def mean_loss(u):
         if loss == "squared":
@@ -218,15 +196,6 @@ def test_the_score_is_that_of_the_normalised_sample(method, loss):
     assert_array_equal(scores_of(model, X[:1]), scores_of(model, X)[:1])  # alone as in a batch
 
 
-@pytest.mark.parametrize("method", ["fixed", "joint", "matrix"])
-def test_weights_count_as_repeated_rows(method):
-    times = np.tile([0, 1, 2, 3, 1], N // 5)
-    model = make_model("logistic", method, alpha=0.05, tol=1e-9)
-    weighted = model.fit(X, TWO, sample_weight=times).decision_function(X)
-    repeated = model.fit(np.repeat(X, times, axis=0), np.repeat(TWO, times)).decision_function(X)
-    assert_allclose(weighted, repeated, atol=1e-4)
-
-
 # -- operators ----------------------------------------------------------------------------------------
 
 
@@ -241,7 +210,6 @@ def test_a_scaled_operator_is_the_scaled_matrix(ties):
     assert_allclose(operator.scores(w[None], f)[:, 0], T @ f @ w)
     assert_allclose(operator.sum_apply(c, f), np.tensordot(c, T, 1) @ f)
     assert_allclose(operator.sum_adjoint(c, w), np.tensordot(c, T, 1).T @ w)
-    assert_allclose(operator.sum_matrix(c), np.tensordot(c, T, 1), atol=1e-14)
     assert_allclose(operator.take([3, 1]).apply(f), T[[3, 1]] @ f)
 
 
@@ -272,15 +240,6 @@ def test_folds_do_not_leak(method, n_knots):
     assert chosen.best_estimator_.feature_scaling == "std"
 
 
-def test_regression_is_selected_with_scaled_features():
-    rules = {"alphas": 2, "smoothnesses": 1, "cv": 2, "random_state": 0}
-    scaled, plain = (
-        SuquanRegressorCV("fixed", feature_scaling=rule, **rules).fit(X, VALUES)
-        for rule in ("std", "none")
-    )
-    assert scaled.best_score_ != plain.best_score_
-
-
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_comparison_scales_the_features_of_every_training_set(wide):
     samples = np.hstack([X, np.random.default_rng(5).standard_normal((N, N))]) if wide else X
@@ -305,19 +264,6 @@ def test_a_comparison_scales_the_features_of_every_training_set(wide):
     assert found["raw"] == pytest.approx(score)
 
 
-def test_the_normaliser_before_another_model_takes_it():
-    model = SupervisedQuantileNormalizer("bnd", feature_scaling="std").fit(X, TWO)
-    inner = make_model("logistic", "bnd").fit(X, TWO)
-    assert_allclose(model.estimator_.coef_, inner.coef_)
-
-
-def test_a_model_file_keeps_it(tmp_path):
-    model = make_model("softmax", "crossfit").fit(X, THREE)
-    same = load_model(save_model(model, tmp_path / "m.suquan"))
-    assert same.feature_scaling == "std"
-    assert_array_equal(same.decision_function(X), model.decision_function(X))
-
-
 @pytest.mark.parametrize("loss", LABELS)
 @pytest.mark.parametrize("method", ["fixed", "bnd", "crossfit", "svd"])
 @pytest.mark.parametrize("shape", ["tall", "wide"])
@@ -336,27 +282,6 @@ def test_blocks_on_dask_give_the_same(shape, method, loss):
     assert_allclose(scores_of(model, samples), expected, atol=1e-3 * np.abs(expected).max())
     scores = model.transform(samples) @ model.coef_.T + model.intercept_
     assert_allclose(scores_of(model, samples), scores.reshape(expected.shape), atol=1e-9)
-
-
-def test_workers_and_checkpoints_give_the_same(tmp_path):
-    da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
-    blocks, model = da.from_array(X, chunks=(20, P)), make_model("logistic", "crossfit")
-    expected = model.fit(blocks, TWO).coef_
-    with checkpoint_fit(tmp_path):
-        model.fit(blocks, TWO)
-        passes = sorted(tmp_path.glob("pass-*.npz"))
-        for path in passes[len(passes) // 2 :]:  # as if it had been stopped there
-            path.unlink()
-        assert_array_equal(model.fit(blocks, TWO).coef_, expected)
-        with pytest.raises(ValueError, match="made with other parameters"):
-            model.set_params(feature_scaling="none").fit(blocks, TWO)
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    model.set_params(feature_scaling="std")
-    with (
-        distributed.LocalCluster(processes=False, **options) as cluster,
-        distributed.Client(cluster),
-    ):
-        assert_array_equal(model.fit(blocks, TWO).coef_, expected)
 
 
 @pytest.mark.parametrize("value", ["mad", None, True])

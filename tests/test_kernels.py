@@ -18,7 +18,7 @@ from sklearn.linear_model import Ridge
 from sklearn.svm import SVC
 
 import suquan
-from suquan import kernels, make_target_quantiles, quantile_normalize, rank_samples
+from suquan import kernels, make_target_quantiles, quantile_normalize
 from suquan.kernels import (
     kendall_kernel,
     mallows_kernel,
@@ -79,16 +79,12 @@ def weighted_by_definition(x, y, weight, u):
     if weight == "average":
         ks = range(1, len(x) + 1)
         return np.mean([weighted_sum_by_definition(x, y, top(k)) for k in ks])
-    if weight == "top-k":
-        U = top(3)
-    elif weight == "additive":
-        U = lambda a, b: u[a] + u[b]  # noqa: E731
-    else:
-        U = lambda a, b: u[a] * u[b]  # noqa: E731
-    return weighted_sum_by_definition(x, y, U)
-
-
-# ------------------------------------------------------------------------------------------ definitions
+    rules = {
+        "top-k": top(3),
+        "additive": lambda a, b: u[a] + u[b],
+        "multiplicative": lambda a, b: u[a] * u[b],
+    }
+    return weighted_sum_by_definition(x, y, rules[weight])
 
 
 @settings(max_examples=150, deadline=None)
@@ -129,14 +125,7 @@ def test_weights_of_places_may_be_given(weight):
         assert K[0, 0] == pytest.approx(xy / np.sqrt(xx * yy))
 
 
-@pytest.mark.parametrize("p", [63, 64, 65, 128, 300])
-def test_kendall_kernel_counts_over_many_words_of_bits(p):
-    X, Y = make_samples(6, p), make_samples(5, p, seed=1)
-    expected = [[kendall_by_definition(x, y) for y in Y] for x in X]
-    np.testing.assert_allclose(kendall_kernel(X, Y), expected, atol=1e-15)
-
-
-@pytest.mark.parametrize("p", [1024, 17_000, 40_000])
+@pytest.mark.parametrize("p", [1024, 40_000])
 def test_kendall_kernel_agrees_with_scipy_on_long_samples(p):
     X = make_samples(3, p, with_ties=False)
     X[1] = np.round(X[0] + X[1], 1)
@@ -168,13 +157,6 @@ def test_permutation_kernel_is_its_formula(ties, n_knots, smoothness):
     np.testing.assert_allclose(permutation_kernel(X, **options), own, atol=1e-12)
 
 
-def test_permutation_kernel_is_the_share_of_features_at_the_same_place():
-    X, Y = make_samples(6, 30), make_samples(5, 30, seed=1)
-    ranks, others = rank_samples(X)[0], rank_samples(Y)[0]
-    share = np.mean(ranks[:, None] == others, axis=2)
-    np.testing.assert_allclose(permutation_kernel(X, Y, ties="first"), share, rtol=1e-15)
-
-
 @pytest.mark.parametrize("ties", TIES)
 def test_quantile_kernel_is_the_product_of_normalised_samples(ties):
     X, Y = make_samples(5, 20), make_samples(4, 20, seed=1)
@@ -186,16 +168,10 @@ def test_quantile_kernel_is_the_product_of_normalised_samples(ties):
 
 
 def test_mallows_kernel_falls_with_the_share_of_discordant_pairs():
-    X = make_samples(6, 12, with_ties=False)
-    share = (1.0 - kendall_kernel(X)) / 2.0
-    np.testing.assert_allclose(mallows_kernel(X, scale=3.0), np.exp(-3.0 * share))
     X, Y = make_samples(6, 12), make_samples(5, 12, seed=1)
     own, others = (np.diag(kendall_kernel(Z)) for Z in (X, Y))
     distance = own[:, None] + others - 2.0 * kendall_kernel(X, Y)
     np.testing.assert_allclose(mallows_kernel(X, Y, 3.0), np.exp(-3.0 * distance / 4.0))
-
-
-# --------------------------------------------------------------------------------- what all have in common
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -279,26 +255,10 @@ def test_parameters_out_of_range_are_refused(kernel, options, message):
         kernel(make_samples(5, 6), **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "signature"),
-    [
-        ("kendall_kernel", "X, Y=None"),
-        ("mallows_kernel", "X, Y=None, scale=1.0"),
-        (
-            "permutation_kernel",
-            "X, Y=None, *, n_knots=None, smoothness=0.0, ties='average'",
-        ),
-        ("quantile_kernel", "X, Y=None, target_quantiles='normal', *, ties='average'"),
-        ("weighted_kendall_kernel", "X, Y=None, weight='average', k=None, u=None"),
-    ],
-)
-def test_kernels_are_public_and_documented(name, signature):
+@pytest.mark.parametrize("name", kernels.__all__)
+def test_kernels_are_public_and_documented(name):
     assert "kernels" in dir(suquan)
-    kernel = getattr(suquan.kernels, name)
-    parameters = inspect.signature(kernel).parameters.values()
-    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
-    assert str(inspect.Signature(plain)) == f"({signature})"
-    assert "Examples\n--------\n>>> " in inspect.getdoc(kernel)
+    assert "Examples\n--------\n>>> " in inspect.getdoc(getattr(suquan.kernels, name))
 
 
 def test_kernels_serve_scikit_learn_as_functions_and_precomputed():

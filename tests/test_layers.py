@@ -19,7 +19,7 @@ PACKAGE = Path(suquan.__file__).parent
 TABLE = "the table under “Layers” in CONTRIBUTING.md"
 # Names of packages in the table, where they are not those of their modules.
 PUBLISHED = {"sklearn": "scikit-learn"}
-EVERYWHERE = {"numpy", "suquan", "experiments"}
+EVERYWHERE = {"numpy", "suquan"}
 # The package itself: it has the public names, and loads them when they are asked for.
 FACADE = {"__init__", "__main__"}
 
@@ -55,7 +55,7 @@ def modules():
     """Dotted name inside the package, and path, of every module."""
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        if parts[0] not in (*FACADE, "experiments"):
+        if parts[0] not in FACADE:
             yield ".".join(parts), path
 
 

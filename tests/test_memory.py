@@ -65,20 +65,3 @@ def test_fits_need_twice_the_ranks_one_design_and_one_square(method, shape):
     X, y = make_samples(*shape)
     model = SuquanClassifier(method, alpha=1e-4 * shape[1], random_state=0)
     assert peak_bytes(model, X, y) <= allowed_bytes(shape, method)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:the two largest singular values")
-@pytest.mark.parametrize("shape", [(225, 22_283), (10_000, 1_024)], ids=["wide", "tall"])
-@pytest.mark.parametrize("method", METHODS)
-def test_large_fits_need_no_more(method, shape):
-    X, y = make_samples(*shape)
-    model = SuquanClassifier(method, alpha=1e-4 * shape[1], random_state=0)
-    assert peak_bytes(model, X, y) <= allowed_bytes(shape, method) - BLOCKS
-
-
-@pytest.mark.parametrize("n_knots", [100, 2_000])
-def test_crossfit_on_knots_needs_no_more(n_knots):
-    X, y = make_samples(150, 3_000)
-    model = SuquanClassifier("crossfit", n_knots=n_knots, random_state=0)
-    assert peak_bytes(model, X, y) <= allowed_bytes(X.shape, "crossfit")

@@ -3,19 +3,11 @@
 import numpy as np
 import pytest
 from data_files import data_file
-from scipy.integrate import quad
 from scipy.stats import norm
 
 from suquan import QuantileNormalizer, SuquanClassifier, make_target_quantiles, quantile_normalize
 from suquan.microarray import background_correct, median_polish, rma
-from suquan.microarray._rma import (
-    N_NODES,
-    Background,
-    bandwidth,
-    density_mode,
-    estimate_background,
-    expected_signal,
-)
+from suquan.microarray._rma import Background, expected_signal
 
 
 @pytest.fixture(params=["rma_test3.npz", "rma_hgfocus.npz"])
@@ -37,16 +29,8 @@ def simulate(n_sets=60, n_arrays=5, per_set=11, seed=0):
     return pm, np.repeat(np.arange(n_sets), per_set)
 
 
-# ------------------------------------------------------------------------------------- equal to R's affy
-
-
 def test_background_equals_affy(test3):
     np.testing.assert_allclose(background_correct(test3["pm"]), test3["bg"], rtol=0, atol=1e-8)
-
-
-def test_normalisation_equals_preprocesscore(test3):
-    qn = quantile_normalize(test3["bg"].T, "mean", ties="mean_rank").T
-    np.testing.assert_allclose(qn, test3["qn"], rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -68,65 +52,12 @@ def test_median_polish_equals_affy(test3):
     np.testing.assert_allclose(expression, test3["rma"], rtol=0, atol=1e-8)
 
 
-# --------------------------------------------------------------------------------------------- background
-
-
-def plain_mode(x):
-    """The same density without FFT and without bins of its own making: a double loop over nodes."""
-    width = bandwidth(x)
-    low, high = x.min() - 7 * width, x.max() + 7 * width
-    nodes = np.linspace(low, high, N_NODES)
-    share = np.zeros(N_NODES)
-    for value in x:
-        k = np.searchsorted(nodes, value, side="right") - 1
-        part = (value - nodes[k]) / (nodes[k + 1] - nodes[k])
-        share[k] += 1 - part
-        share[k + 1] += part
-    reach = np.sqrt(5) * width
-    density = np.zeros(N_NODES)
-    for k in np.flatnonzero(share):
-        u = np.abs(np.arange(N_NODES) - k) * 2 * (high - low) / (2 * N_NODES - 1) / reach
-        density += share[k] * np.where(u < 1, 0.75 / reach * (1 - u**2), 0)
-    shown = np.linspace(low + 4 * width, high - 4 * width, N_NODES)
-    return shown[np.argmax(np.interp(shown, nodes, density))]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_density_mode_equals_the_plain_sum(seed):
-    x = np.random.default_rng(seed).gamma(3, 40, size=300)
-    assert density_mode(x) == pytest.approx(plain_mode(x), abs=1e-9)
-
-
-@pytest.mark.parametrize("x", [130.0, 95.0, 60.0, 400.0])
-def test_expected_signal_is_the_integral_it_stands_for(x):
-    model = Background(mean=100.0, sd=12.0, rate=0.01)
-
-    def weight(s):  # density of signal s given intensity x, up to a constant
-        return np.exp(-model.rate * s) * norm.pdf(x - s, model.mean, model.sd)
-
-    points = {"limit": 500, "epsabs": 0, "epsrel": 1e-11}
-    top = max(x - 100.0, 0) + 15 * 12.0
-    expected = (
-        quad(lambda s: s * weight(s), 0, top, **points)[0] / quad(weight, 0, top, **points)[0]
-    )
-    assert expected_signal(np.array([x]), model)[0] == pytest.approx(expected, rel=1e-7)
-
-
 def test_expected_signal_stays_positive_and_increasing_far_below_the_background():
     model = Background(mean=1e6, sd=1.0, rate=1e-3)
     x = np.concatenate([np.linspace(0, 1e6 - 150, 2000), np.linspace(1e6 - 150, 1e6 + 10, 5000)])
     signal = expected_signal(x, model)
     assert np.all(signal > 0)
     assert np.all(np.diff(signal) >= -1e-12)
-
-
-def test_background_parameters_follow_the_scale_of_the_intensities():
-    pm, _ = simulate()
-    one, ten = estimate_background(pm[:, 0]), estimate_background(10 * pm[:, 0])
-    np.testing.assert_allclose(
-        [ten.mean, ten.sd, 1 / ten.rate], [10 * one.mean, 10 * one.sd, 10 / one.rate]
-    )
-    assert 70 < one.mean < 130
 
 
 def test_background_of_an_array_does_not_depend_on_the_others():
@@ -145,20 +76,12 @@ def test_background_of_an_array_does_not_depend_on_the_others():
     ],
 )
 def test_background_refuses_arrays_it_cannot_model(pm):
-    with pytest.raises(
-        ValueError, match=r"background of array 0 cannot be estimated.*background=False"
-    ):
+    told = r"background of array {} cannot be estimated.*background=False"
+    with pytest.raises(ValueError, match=told.format(0)):
         background_correct(pm)
-
-
-def test_background_names_the_array_it_cannot_model():
-    pm, _ = simulate()
-    pm[:, 3] = 100.0
-    with pytest.raises(ValueError, match="background of array 3"):
-        background_correct(pm)
-
-
-# ------------------------------------------------------------------------------------------ median polish
+    if len(pm) == 50:
+        with pytest.raises(ValueError, match=told.format(1)):
+            background_correct(np.column_stack([simulate()[0][:50, 0], pm[:, 0]]))
 
 
 def plain_polish(z, max_iter=10, tol=0.01):
@@ -193,22 +116,12 @@ def test_median_polish_equals_the_plain_one(n_arrays):
         np.testing.assert_allclose(out[k], plain_polish(values[probeset == name]), atol=1e-12)
 
 
-def test_median_polish_finds_additive_effects_exactly():
-    rng = np.random.default_rng(0)
-    probe, array = rng.normal(size=(11, 1)), rng.normal(size=(1, 7))
-    out = median_polish(probe + array, np.zeros(11))
-    np.testing.assert_allclose(out, array + np.median(probe), atol=1e-12)
-
-
 def test_median_polish_takes_the_stopping_rule():
     values = np.random.default_rng(1).standard_cauchy(size=(20, 9))
     one, many = (median_polish(values, np.zeros(20), max_iter=m, tol=0.0) for m in (1, 200))
     np.testing.assert_allclose(one[0], plain_polish(values, 1))
     np.testing.assert_allclose(many[0], plain_polish(values, 200, 0.0))
     assert not np.allclose(one, many)
-
-
-# ----------------------------------------------------------------------------------------- other targets
 
 
 def test_a_target_in_intensities_with_log2_is_its_logarithm_without():
@@ -221,20 +134,13 @@ def test_a_target_in_intensities_with_log2_is_its_logarithm_without():
     )
 
 
-@pytest.mark.parametrize("name", ["normal", "uniform", "exponential", "cauchy", "bimodal"])
+@pytest.mark.parametrize("name", ["normal", "exponential", "bimodal"])
 def test_named_targets_are_summarised_as_they_are(name):
     pm, probeset = simulate()
     f = make_target_quantiles(name, len(pm))
     out = rma(pm, probeset, target_quantiles=name)
     expected = median_polish(quantile_normalize(background_correct(pm).T, f).T, probeset)
     np.testing.assert_allclose(out, expected, atol=1e-12)
-
-
-def test_the_median_target_is_on_the_intensity_scale():
-    pm, probeset = simulate()
-    out = rma(pm, probeset, target_quantiles="median")
-    normalised = quantile_normalize(background_correct(pm).T, "median", ties="mean_rank").T
-    np.testing.assert_allclose(out, median_polish(np.log2(normalised), probeset), atol=1e-12)
 
 
 def test_a_target_frozen_on_other_arrays_is_used():
@@ -264,26 +170,17 @@ def test_targets_of_unknown_scale_need_log2(target):
         rma(pm, probeset, target_quantiles=target)
 
 
-def test_log2_of_a_target_that_is_not_positive_is_refused():
+def test_targets_that_cannot_be_used_are_refused():
     pm, probeset = simulate()
     with pytest.raises(ValueError, match=r"target quantiles must be positive.*log2=False"):
         rma(pm, probeset, target_quantiles="normal", log2=True)
-
-
-def test_log2_of_intensities_that_are_not_positive_is_refused():
-    pm, probeset = simulate()
+    with pytest.raises(ValueError, match="fit it before"):
+        rma(pm, probeset, target_quantiles=SuquanClassifier(), log2=False)
+    with pytest.raises(ValueError, match="ties must be one of"):
+        rma(pm, probeset, ties="max")
     pm[5, 1] = 0.0
     with pytest.raises(ValueError, match="intensities must be positive"):
         rma(pm, probeset, background=False, target_quantiles=None)
-
-
-def test_an_unfitted_estimator_is_refused():
-    pm, probeset = simulate()
-    with pytest.raises(ValueError, match="fit it before"):
-        rma(pm, probeset, target_quantiles=SuquanClassifier(), log2=False)
-
-
-# -------------------------------------------------------------------------------------------- input, output
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
@@ -319,14 +216,6 @@ def test_pandas_in_gives_pandas_out_with_the_names_of_sets_and_arrays():
     assert background_correct(frame).index.equals(frame.index)
 
 
-def test_polars_in_gives_polars_out():
-    pl = pytest.importorskip("polars")
-    pm, probeset = simulate(n_sets=3)
-    frame = pl.DataFrame(pm, schema=list("abcde"))
-    assert rma(frame, probeset).columns == list("abcde")
-    np.testing.assert_array_equal(rma(frame, probeset).to_numpy(), rma(pm, probeset))
-
-
 @pytest.mark.parametrize("function", [rma, median_polish])
 def test_one_label_per_probe_is_wanted(function):
     pm, probeset = simulate()
@@ -351,9 +240,3 @@ def test_values_that_are_not_finite_are_refused(bad):
 def test_median_polish_refuses_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         median_polish(np.ones((3, 2)), np.zeros(3), **options)
-
-
-def test_rma_refuses_an_unknown_tie_rule():
-    pm, probeset = simulate()
-    with pytest.raises(ValueError, match="ties must be one of"):
-        rma(pm, probeset, ties="max")

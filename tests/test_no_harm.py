@@ -6,7 +6,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from experiments.no_harm import run, table
 from experiments.no_harm.families import WEIGHTS, Families, Grid, mixture
-from experiments.tables import read_rows
+from experiments.tables import read_rows, write_rows
 from suquan.datasets import make_corrupted_classification
 
 RESULTS = run.RESULTS
@@ -36,18 +36,22 @@ def test_rules_take_what_beats_the_start_inside():
 
 
 def test_every_draw_of_the_study_is_stored():
-    stored = read_rows(RESULTS / "scores.csv")
+    stored = table.read_scores(RESULTS)
     kept = {(row["kind"], row["problem"], row["n"], row["draw"]) for row in stored}
     kinds = ["simulated", "variants", "expression", "cifar10"]
     listed = {(task.arguments["kind"], *run.label(task.arguments)) for task in run.tasks(kinds)}
     assert kept == listed
 
 
-def test_new_draws_are_added_to_the_kept_ones():
-    kept = [{"n": 1, "draw": d, "auc": 0.5} for d in (0, 1)]
-    new = [{"n": 1, "draw": d, "auc": 0.6} for d in (1, 2)]
-    found = table.added(kept, new, ("n", "draw"))
+def test_new_draws_are_added_to_the_kept_ones_and_all_are_read_again(tmp_path):
+    def row(draw, rule, auc):
+        return {"kind": "a", "problem": "b", "n": 1, "draw": draw, "rule": rule, "auc": auc}
+
+    kept = [row(0, "start", 0.5), row(1, "start", 0.5), row(1, "half", 0.4)]
+    found = table.added(kept, [row(1, "start", 0.6), row(2, "start", 0.6)], table.ABOUT)
     assert [(row["draw"], row["auc"]) for row in found] == [(0, 0.5), (1, 0.6), (2, 0.6)]
+    write_rows(tmp_path / "scores.csv", table.wide(kept))
+    assert table.read_scores(tmp_path) == kept
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -9,7 +9,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 import suquan
-from suquan.ranking import SampleOperator, check_choice, code_masks, kernel_dtype
+from suquan._validation import check_choice
+from suquan.ranking import SampleOperator, code_masks
 
 few = settings(max_examples=60, deadline=None, derandomize=True)
 many = settings(max_examples=200, deadline=None, derandomize=True)
@@ -118,13 +119,6 @@ def test_codes_equal_a_stable_sort_with_nan_last(kind, dtype, p, seed, gaps):
         assert_ranked(X, *suquan.rank_samples(X))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["normal", "cauchy", "nearly equal", "equal in the leading bits"])
-def test_ranks_of_a_million_features_equal_a_stable_sort(kind):
-    X = hard_row(kind, 1_100_003, "float64")[None, :]
-    assert_ranked(X, *suquan.rank_samples(X))
-
-
 @st.composite
 def matrices(draw, dtype):
     """Small matrices with many ties and the awkward values of their type, without NaN."""
@@ -160,18 +154,6 @@ def test_ranks_equal_a_stable_sort_for_every_type(dtype):
         assert_array_equal(X, before)
 
     check()
-
-
-@many
-@given(st.data(), st.sampled_from(["float32", "float64"]), st.integers(40, 300))
-def test_ranks_equal_a_stable_sort_for_random_bits(data, dtype, p):
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    n_values = data.draw(st.sampled_from([2, 10, 10**6]))
-    word = np.uint32 if dtype == "float32" else np.uint64
-    pool = rng.integers(0, np.iinfo(word).max, size=n_values, dtype=word).view(dtype)
-    pool = np.nan_to_num(pool, nan=1.0, posinf=np.inf, neginf=-np.inf)
-    X = pool[rng.integers(0, n_values, (3, p))]
-    assert_ranked(X, *suquan.rank_samples(X))
 
 
 def test_ranks_do_not_depend_on_byte_order():
@@ -213,37 +195,6 @@ def test_ranks_do_not_depend_on_memory_layout(dtype):
 
 
 # ------------------------------------------------------------------------------------ what they mean
-
-
-def test_rank_and_order_are_told_apart_by_a_permutation_that_is_not_its_own_inverse():
-    ranks, order = suquan.rank_samples([[30.0, 10.0, 20.0]])
-    assert_array_equal(ranks, [[2, 0, 1]])
-    assert_array_equal(order, [[1, 2, 0]])
-
-
-def test_ranks_and_order_are_inverse_permutations():
-    X = np.random.default_rng(0).poisson(5.0, (20, 100))
-    ranks, order = suquan.rank_samples(X)
-    places = np.broadcast_to(np.arange(100), X.shape)
-    assert_array_equal(np.take_along_axis(ranks, order.astype(int), axis=1), places)
-    assert_array_equal(np.take_along_axis(order, ranks.astype(int), axis=1), places)
-
-
-def test_paper_example_is_normalised_as_in_the_paper():
-    ranks, _ = suquan.rank_samples([[4.5, 1.2, 10.1, 8.9]])
-    f = np.array([0, 1, 3, 4])
-    assert_array_equal(f[ranks], [[1, 0, 4, 3]])
-
-
-def test_ties_are_settled_by_position_and_signed_zeros_tie():
-    ranks, order = suquan.rank_samples([[0.0, -0.0, -1.0, 0.0, -0.0]])
-    assert_array_equal(ranks, [[1, 2, 0, 3, 4]])
-    assert_array_equal(order, [[2, 0, 1, 3, 4]])
-
-
-def test_infinities_are_ordered_as_usual():
-    ranks, _ = suquan.rank_samples([[np.inf, 1e308, -np.inf, -1e308, np.inf]])
-    assert_array_equal(ranks, [[3, 2, 0, 1, 4]])
 
 
 @pytest.mark.parametrize(
@@ -301,15 +252,6 @@ def test_no_rows_give_no_rows(dtype):
 # ------------------------------------------------------------------------------------ Π_x of the paper
 
 
-def test_permutation_matrix_has_the_papers_definition():
-    x = np.array([30.0, 10.0, 20.0])
-    matrix = suquan.permutation_matrix(x)
-    assert sparse.issparse(matrix)
-    assert isinstance(matrix, sparse.sparray)
-    assert matrix.shape == (3, 3)
-    assert_array_equal(matrix.toarray(), [[0, 0, 1], [1, 0, 0], [0, 1, 0]])
-
-
 @few
 @given(matrices("float64"), st.integers(0, 10**6))
 def test_permutation_matrix_times_target_is_the_normalised_sample(X, seed):
@@ -342,12 +284,6 @@ def test_nan_is_refused_with_its_position(dtype):
         suquan.rank_samples(X)
 
 
-def test_negative_nan_is_refused_too():
-    X = np.array([[1.0, np.copysign(np.nan, -1.0), 2.0]])
-    with pytest.raises(ValueError, match="sample 0, feature 1"):
-        suquan.rank_samples(X)
-
-
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [
@@ -367,18 +303,17 @@ def test_negative_nan_is_refused_too():
         (sparse.coo_matrix(np.eye(2)), TypeError, "[Ss]parse"),
     ],
 )
-def test_functions_refuse_what_is_not_a_numeric_matrix(X, error, message):
-    for function in (suquan.rank_samples, suquan.quantile_normalize):
+def test_what_is_not_a_numeric_matrix_is_refused(X, error, message):
+    functions = [suquan.rank_samples, suquan.quantile_normalize]
+    if message not in ("numeric", "real numbers"):  # scikit-learn reads numbers in texts, and dates
+        fitted = suquan.QuantileNormalizer().fit(np.zeros((2, 3)))
+        functions += [suquan.QuantileNormalizer().fit, fitted.transform]
+    for function in functions:
         with pytest.raises(error, match=message):
             function(X)
 
 
 # --------------------------------------------------------------------------------------------- helpers
-
-
-def test_values_are_normalised_in_float32_only_where_they_fit():
-    assert {kernel_dtype(np.dtype(d)) for d in ("f2", "f4", ">f4")} == {np.dtype("f4")}
-    assert {kernel_dtype(np.dtype(d)) for d in ("f8", "?", "u1", "i4", "u8")} == {np.dtype("f8")}
 
 
 @pytest.mark.parametrize("value", ["mean", None, 0, ["first"]])

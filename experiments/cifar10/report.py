@@ -34,7 +34,7 @@ def sections(settings: Any, folder: Path) -> list[Section]:
         ),
         Section(
             "Figure 2",
-            paragraphs=["Figure 3, the horse and the airplane, is in figure3.svg and figure3.png."],
+            paragraphs=["Figure 3, the horse and the airplane, is in figure3.png."],
             figures=[
                 for_report(
                     lambda ax: plot_boxes(ax, scores),

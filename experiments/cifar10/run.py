@@ -12,10 +12,10 @@ from sklearn.model_selection import RepeatedStratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from suquan import QuantileNormalizer, SuquanClassifier, compare
-from suquan.datasets import load_cifar10
 
 from ..stages import Task
 from ..tables import Row
+from .images import CLASSES, load_cifar10
 from .settings import PAPER, Settings
 
 # Pairs for the smaller studies: alike and unlike, animals and machines. The first is the paper's Figure 3.
@@ -45,8 +45,7 @@ def _task(kind: str, pair: tuple[int, int]) -> Task:
 @lru_cache(maxsize=1)
 def load_pictures(data: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All pictures, their classes, and the classes' names."""
-    loaded = load_cifar10(data, subset="all")
-    return loaded.data, loaded.target, loaded.target_names
+    return *load_cifar10(data), np.array(CLASSES)
 
 
 def load_pair(

@@ -20,4 +20,5 @@ EXPERIMENT = Experiment(
     sections=sections,
     check=check,
     parts_in_parallel=False,  # each data set uses all processes itself, fold by fold
+    takes_arrays=True,
 )

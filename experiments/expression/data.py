@@ -8,17 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from suquan.datasets import load_geo
 from suquan.io import read_table, select_labels
 from suquan.microarray import background_correct, rma
 
+from .geo import SERIES, load_geo
+
 # Table 1 of the paper: patients, relapses.
-PAPER_COUNTS = {
-    "GSE1456": (141, 37),
-    "GSE2034": (271, 104),
-    "GSE2990": (106, 32),
-    "GSE4922": (225, 73),
-}
+PAPER_COUNTS = {name: series.paper for name, series in SERIES.items()}
 _TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".gct", ".parquet", ".h5ad")
 
 
@@ -64,8 +60,8 @@ def load_dataset(name: str, data: Path | None, label: str) -> DataSet:
     """The data set of that name."""
     folder = data_folder(data)
     if name in PAPER_COUNTS:
-        X, y = load_geo(name, folder, return_X_y=True)
-        return DataSet(np.asarray(X), np.asarray(y))
+        cohort = load_geo(name, folder)
+        return DataSet(cohort.data, cohort.target)
     if (folder / f"{name}.npz").is_file():
         return _from_npz(folder / f"{name}.npz")
     for ending in _TABLES:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from suquan.solvers.knot_grams import KnotProblem
 
 from suquan import SuquanClassifier, fitting, objective
 from suquan.folds import Candidate, RankedData
 from suquan.methods import METHODS
 from suquan.objective import Splits
 from suquan.scoring import OutputScorer
-from suquan.solvers.knot_grams import KnotProblem
 
 from ..recipes.steps import other_penalty
 

@@ -23,9 +23,10 @@ from threadpoolctl import threadpool_limits
 from benchmarks.study_verdict import FIXED, LISTED, UNLISTED, make_problem
 from suquan import compare, make_target_quantiles
 from suquan._files import replace_file
-from suquan.datasets import load_cifar10, make_corrupted_classification
+from suquan.datasets import make_corrupted_classification
 from suquan.folds import make_splits, test_share
 
+from ..cifar10.images import load_cifar10
 from ..expression.data import load_dataset
 from ..stages import Task
 from ..tables import read_rows
@@ -193,8 +194,7 @@ def _run_expression(arguments: dict[str, Any], data: Path | None) -> dict[str, A
 
 @lru_cache(maxsize=1)
 def _all_pictures(data: Path | None) -> tuple[np.ndarray, np.ndarray]:
-    loaded = load_cifar10(data, subset="all")
-    return loaded.data, loaded.target
+    return load_cifar10(data)
 
 
 def _run_pictures(arguments: dict[str, Any], data: Path | None) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """All rules of choice, applied to what was kept: ``python -m experiments.no_harm.table --parts DIR --out DIR``.
 
 Comes in: the parts of ``run``; with ``--add``, also what is in the folder of results already, for draws that
-are not among the parts. Goes out: ``scores.csv`` (one row per problem and rule), ``no_harm.csv`` (every
-rule against the start), ``verdict.csv`` (what the verdict of ``compare`` would say), and the tables of
-docs/design/no_harm.md in ``tables.md``.
+are not among the parts. Goes out: ``scores.csv`` (one row per problem, one column per rule), ``no_harm.csv``
+(every rule against the start), ``verdict.csv`` (what the verdict of ``compare`` would say), and on the
+terminal the tables of docs/design/no_harm.md.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ..tables import Row, column, distinct, read_rows, where, write_rows
 from .families import WEIGHTS
 from .run import label
 
+ABOUT = ("kind", "problem", "n", "draw")  # which problem a row is about
 # Parts of a standard error by which a target must beat the start.
 PRICES = (0.0, 0.5, 1.0)
 # Columns of the tables on the page, by their rules.
@@ -150,6 +151,28 @@ def _rows(part: dict[str, Any]) -> Iterator[Row]:
         }  # fmt: skip
 
 
+def wide(rows: list[Row]) -> list[Row]:
+    """One row per problem, one column per rule; empty where a rule was not tried."""
+    rules = distinct(rows, "rule")
+    made: dict[tuple, Row] = {}
+    for row in rows:
+        about = {key: row[key] for key in ABOUT}
+        made.setdefault(tuple(about.values()), about | dict.fromkeys(rules, ""))[row["rule"]] = row[
+            "auc"
+        ]
+    return list(made.values())
+
+
+def read_scores(folder: Path) -> list[Row]:
+    """One row per problem and rule, from the file that :func:`wide` made."""
+    return [
+        {key: row[key] for key in ABOUT} | {"rule": rule, "auc": auc}
+        for row in read_rows(folder / "scores.csv")
+        for rule, auc in row.items()
+        if rule not in ABOUT and not np.isnan(auc)
+    ]
+
+
 def added(kept: list[Row], new: list[Row], keys: tuple[str, ...]) -> list[Row]:
     """The kept rows that are not there anew, and the new ones."""
     there = {tuple(row[key] for key in keys) for row in new}
@@ -265,14 +288,13 @@ def main() -> None:
     ]
     rows, told = scores(parts), verdicts(parts)
     if options.add:
-        one = ("kind", "problem", "n", "draw")
-        rows = added(read_rows(options.out / "scores.csv"), rows, one)
+        rows = added(read_scores(options.out), rows, ABOUT)
         told = added(read_rows(options.out / "verdict.csv"), told, ("target", "rule"))
-    write_rows(options.out / "scores.csv", rows)
+    write_rows(options.out / "scores.csv", wide(rows))
     write_rows(options.out / "no_harm.csv", no_harm(rows))
     write_rows(options.out / "verdict.csv", told)
     kept = [read_rows(options.out / "no_harm.csv"), read_rows(options.out / "verdict.csv")]
-    (options.out / "tables.md").write_text(tables(*kept), encoding="utf-8")
+    print(tables(*kept), end="")
 
 
 if __name__ == "__main__":

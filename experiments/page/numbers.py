@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from suquan import SuquanClassifier
-from suquan.datasets import load_cifar10
 
+from ..cifar10.images import load_cifar10
 from ..expression.data import load_dataset
 from ..expression.settings import Settings
 from ..tables import Row, column, distinct, mean_of, read_rows, where, write_rows
@@ -48,7 +48,7 @@ def singular_values(data: Path) -> list[Row]:
 
 def tied_pixels(data: Path) -> list[Row]:
     """Share of neighbours among the sorted pixels of a training picture that are equal."""
-    pixels = np.sort(load_cifar10(data).data, axis=1)
+    pixels = np.sort(load_cifar10(data, subset="train")[0], axis=1)
     share = np.mean(pixels[:, 1:] == pixels[:, :-1])
     return [{"pictures": len(pixels), "tied_percent": 100 * float(share)}]
 

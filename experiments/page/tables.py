@@ -102,6 +102,7 @@ def prose_without_source(text: str, results: Path) -> Iterator[str]:
         if match is None:
             continue
         paths = [path for name in match.group(1).split() for path in (results / name).glob("*.csv")]
+        paths = [path for path in paths if path.name != "settings.csv"]
         values = [value for path in paths for row in read_rows(path) for value in _numbers(row)]
         aims = (match.group(2) or "").split()
         prose = re.sub(r"```.*?```|^\|.*?$|<!--.*?-->", "", section, flags=re.DOTALL | re.MULTILINE)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+from suquan.solvers.matrix_data import Curves
 
 from suquan.losses import Logistic
 from suquan.matrix_model import MatrixProblem, fit_targets
 from suquan.objective import Steps
-from suquan.solvers.matrix_data import Curves
 from suquan.solvers.ridge import LinearFit
 from suquan.targets import knot_positions, read_at_grid
 

@@ -132,9 +132,9 @@ def _curves(ax: Any, rows: list[Row], methods: list[str], key: str, line: Any) -
     label_ends(ax, ends)
 
 
-def target_panels(rows: list[Row], n_pairs: int = 6) -> Any:
-    """Targets of the first pairs, each with its share of the norm."""
-    pairs = list(dict.fromkeys((row["first"], row["second"]) for row in rows))[:n_pairs]
+def target_panels(rows: list[Row]) -> Any:
+    """Draw the targets of every pair, each with its share of the norm."""
+    pairs = list(dict.fromkeys((row["first"], row["second"]) for row in rows))
     n_columns = min(3, len(pairs))
     figure, axes = new_figure(-(-len(pairs) // n_columns), n_columns, width=3.4, height=2.6)
     for ax in axes.ravel()[len(pairs) :]:

@@ -130,7 +130,7 @@ def _pictures(summary: list[Row], scores: list[Row]) -> list[Section]:
             paragraphs=[
                 "Grey values: every pixel has its own curve over its grey value in place of its place in the "
                 "picture, so that nothing is normalised; what is above raw pixels there is what bending does.",
-                "The targets are in picture_targets.svg and picture_targets.png.",
+                "The targets are in picture_targets.png.",
             ],
             figures=[
                 for_report(

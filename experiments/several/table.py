@@ -9,6 +9,8 @@ import numpy as np
 from ..tables import Row, column, distinct, error_of, grouped, mean_of, where
 from .settings import FIXED, Settings
 
+SHOWN_PAIRS = 6  # whose targets are kept and drawn
+
 
 def tables(settings: Settings, parts: dict[str, Any]) -> dict[str, list[Row]]:
     """Rows of every part, and their summaries, for the studies that were done."""
@@ -147,9 +149,10 @@ def _simulated_targets(parts: dict[str, Any]) -> list[Row]:
 
 
 def _picture_targets(parts: dict[str, Any]) -> list[Row]:
-    """Targets of three on every pair, with their share of the norm, at the largest number of pictures."""
+    """Targets of three on the first pairs, with their share of the norm, at the largest number of pictures."""
     pairs = [part for name, part in parts.items() if name.startswith("pair-")]
     most = max(part["about"]["n"] for part in pairs)
+    pairs = [part for part in pairs if part["about"]["n"] == most][:SHOWN_PAIRS]
     return [
         part["about"]
         | {
@@ -159,7 +162,6 @@ def _picture_targets(parts: dict[str, Any]) -> list[Row]:
             "value": value,
         }
         for part in pairs
-        if part["about"]["n"] == most
         for k, values in enumerate(part["targets"])
         for j, value in enumerate(values)
     ]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import numpy as np
 from joblib import effective_n_jobs
 
 # One to three milliseconds of ranking: small against the work, large against the cost of handing it out.
@@ -33,19 +32,7 @@ def row_blocks(n_samples: int, n_features: int) -> Iterator[slice]:
 def on_threads(
     function: Callable[[Block], Result], blocks: list[Block], n_threads: int
 ) -> Iterator[Result]:
-    """Results of `function` on every block, in order, one by one; after an error no block is begun.
-
-    Parameters
-    ----------
-    function : callable
-    blocks : list
-        Slices of rows, or anything else that `function` takes.
-    n_threads : int
-
-    Returns
-    -------
-    iterator
-    """
+    """Results of `function` on every block, in order, one by one; after an error no block is begun."""
     n_threads = min(n_threads, len(blocks))
     if n_threads <= 1:
         yield from map(function, blocks)
@@ -69,16 +56,6 @@ def for_each_block(
 ) -> list:
     """Results of `function` on every block of rows of a matrix, in order, on `n_jobs` threads."""
     return list(over_blocks(function, shape, n_jobs))
-
-
-def sum_over_blocks(
-    function: Callable[[slice], np.ndarray], shape: tuple[int, ...], n_jobs: int | None
-) -> np.ndarray:
-    """Sum of the vectors of shape (n_features,) that `function` gives for the blocks, in order of blocks."""
-    total = np.zeros(shape[1])
-    for part in over_blocks(function, shape, n_jobs):
-        total += part
-    return total
 
 
 def is_dask_array(X: Any) -> bool:

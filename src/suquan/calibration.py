@@ -13,7 +13,7 @@ from scipy.special import expit, log_softmax, logit, softmax
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-from suquan.ranking import check_choice
+from suquan._validation import check_choice
 
 __all__ = [
     "apply_calibration",

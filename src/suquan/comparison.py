@@ -29,15 +29,15 @@ from suquan._blocks import is_dask_array
 from suquan._comparison_tables import Comparison
 from suquan._study import Study
 from suquan._tasks import Store, run_tasks
+from suquan._validation import check_choice, check_real, row_names
 from suquan.calibration import check_calibration
 from suquan.cox_model import SuquanCox
-from suquan.fitting import Settings, check_method, check_real, encode
+from suquan.fitting import Settings, check_method, encode
 from suquan.folds import RankedData, check_groups
 from suquan.grids import GRID, SELECTIONS
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
 from suquan.methods import Method
-from suquan.ranking import check_choice, row_names
 from suquan.sample_checks import tell_duplicates, torn_duplicates
 from suquan.scoring import OutputScorer, default_scoring
 from suquan.survival import as_outcome

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from suquan._blocks import is_dask_array
+from suquan._validation import check_choice, check_sample_weight
 from suquan.cox_loss import TIME_TIES, Cox
 from suquan.linear_model import SuquanModel, keep_parameters
 from suquan.model_selection import SelectionMixin
-from suquan.ranking import check_choice, check_sample_weight
 from suquan.survival import as_outcome, baseline_hazard, concordance, cumulative_hazard
 
 
@@ -106,14 +106,13 @@ class SuquanCox(SuquanModel):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X, groups
+            As in :meth:`SuquanClassifier.fit`, but for Dask arrays.
         y : structured array (event, time), or array-like of shape (n_samples, 2) with the columns time, event
             See :func:`suquan.survival.as_outcome`. Event is True or 1 where it happened, False or 0 where the
             follow-up ended without it.
         sample_weight : array-like of shape (n_samples,), default=None
             With Breslow's rule weight 2 counts as a repeated row; weight 0 counts as none.
-        groups : array-like of shape (n_samples,), default=None
-            Samples of one group stay together in the folds of "crossfit".
         strata : array-like of shape (n_samples,), default=None
             Every stratum has its own baseline; samples are compared within it. Target and coefficients are
             shared.
@@ -125,7 +124,7 @@ class SuquanCox(SuquanModel):
         _refuse_dask(X, self)
         outcome = as_outcome(y, strata)
         super().fit(X, outcome, sample_weight, groups)
-        weights = check_sample_weight(sample_weight, np.arange(len(outcome)))
+        weights = check_sample_weight(sample_weight, outcome)
         self._fit_baseline(X, outcome, np.ones(len(outcome)) if weights is None else weights)
         return self
 
@@ -137,16 +136,9 @@ class SuquanCox(SuquanModel):
         )
 
     def predict(self, X: Any) -> np.ndarray:
-        """Risk score of each sample, the higher the earlier the event: the logarithm of its hazard ratio.
+        """Risk score of each sample, of shape (n_samples,): the logarithm of its hazard ratio.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            NaN, with a warning, for a sample that has one value throughout.
+        The higher it is, the earlier the event. NaN, with a warning, for a sample with one value throughout.
         """
         _refuse_dask(X, self)
         return self._scores(X)[:, 0]
@@ -154,17 +146,7 @@ class SuquanCox(SuquanModel):
     def score(self, X: Any, y: Any, sample_weight: Any = None, strata: Any = None) -> float:
         """Harrell's concordance of the risk scores, within strata; equal scores count one half.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like
-            As in :meth:`fit`.
-        sample_weight, strata : array-like of shape (n_samples,), default=None
-            See :func:`suquan.survival.concordance`.
-
-        Returns
-        -------
-        float
+        y, weights and strata are those of :meth:`fit`; see :func:`suquan.survival.concordance`.
         """
         return concordance(y, self.predict(X), strata, sample_weight)
 
@@ -190,16 +172,9 @@ class SuquanCox(SuquanModel):
         return cumulative_hazard(*steps, u, times, strata)
 
     def predict_survival_function(self, X: Any, times: Any, strata: Any = None) -> np.ndarray:
-        """Probability to be free of the event at some times: exp(−cumulative hazard).
+        """Probability to be free of the event at some times: exp(−cumulative hazard), of the same shape.
 
-        Parameters
-        ----------
-        X, times, strata
-            As in :meth:`predict_cumulative_hazard_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_times)
+        The parameters are those of :meth:`predict_cumulative_hazard_function`.
         """
         return np.exp(-self.predict_cumulative_hazard_function(X, times, strata))
 
@@ -286,15 +261,6 @@ class SuquanCoxCV(SelectionMixin, SuquanCox):
     ) -> Any:
         """Choose the method and its penalties, and fit with them.
 
-        Parameters
-        ----------
-        X, y, sample_weight, strata
-            As in :class:`SuquanCox`.
-        groups : array-like of shape (n_samples,), default=None
-            For splitters that need them; also kept together in the folds of "crossfit".
-
-        Returns
-        -------
-        self
+        The parameters are those of :meth:`SuquanCox.fit`; splitters get the groups too.
         """
         return SelectionMixin.fit(self, X, as_outcome(y, strata), sample_weight, groups)

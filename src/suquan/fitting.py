@@ -20,6 +20,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from suquan._validation import (
+    RANKED_DTYPES,
+    check_choice,
+    check_integer,
+    check_real,
+    check_sample_weight,
+    validate_data,
+)
 from suquan.crossfit import crossfit_splits
 from suquan.losses import (
     CLASSIFICATION_LOSSES,
@@ -34,17 +42,11 @@ from suquan.methods import Method, resolve_method
 from suquan.objective import Fit, JointProblem, Splits
 from suquan.ranking import (
     MISSING,
-    RANKED_DTYPES,
     TIES,
     SampleOperator,
-    check_choice,
-    check_integer,
-    check_real,
-    check_sample_weight,
     deviations,
     mean_and_variance,
     training_ranks,
-    validate_data,
 )
 from suquan.rounds import Candidate, Steps, fit
 from suquan.solvers._products import one_blas_thread

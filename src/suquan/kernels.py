@@ -14,16 +14,13 @@ import numpy as np
 
 from suquan._blocks import for_each_block
 from suquan._kernels import permutations
-from suquan.ranking import SampleOperator, as_samples, check_choice, code_masks
+from suquan._validation import as_samples, check_choice
+from suquan.ranking import SampleOperator, code_masks
 from suquan.targets import make_target_quantiles, read_at_grid, resolve_target
 
 __all__ = [
-    "kendall_kernel",
-    "mallows_kernel",
-    "permutation_kernel",
-    "quantile_kernel",
-    "weighted_kendall_kernel",
-]
+    "kendall_kernel", "mallows_kernel", "permutation_kernel", "quantile_kernel", "weighted_kendall_kernel",
+]  # fmt: skip
 
 _WEIGHTS = {
     "top-k": permutations.MULTIPLICATIVE,
@@ -41,7 +38,7 @@ def permutation_kernel(
     smoothness: float = 0.0,
     ties: str = "average",
 ) -> np.ndarray:
-    """How far two samples have their features at the same places: the kernel of one curve per feature.
+    """Measure how far two samples have their features at the same places: the kernel of one curve per feature.
 
         k(x, y) = tr(S_x R⁻¹ S_yᵀ) / tr(B R⁻¹ Bᵀ)    with S = T B and R = (1/K)·(I + smoothness·K²·L)
 
@@ -88,7 +85,10 @@ def permutation_kernel(
         x, y = _read_places(ranked), _read_places(others)
 
         def fill(i: int, out: np.ndarray) -> None:
-            permutations.shared_places_row(x[0][i], x[1][i], *y, out)
+            others = [bound[: len(out)] for bound in y]
+            shared = np.minimum(x[1][i], others[1]) - np.maximum(x[0][i], others[0])
+            n_read = (x[1][i] - x[0][i]) * (others[1] - others[0]).astype(np.float64)
+            out[:] = np.sum(np.maximum(shared, 0) / n_read, axis=1)
 
         return _gram(fill, ranked, others) / p
     total, constant = np.zeros((ranked.n_samples, others.n_samples)), 0.0
@@ -105,7 +105,7 @@ def permutation_kernel(
 def quantile_kernel(
     X: Any, Y: Any = None, target_quantiles: Any = "normal", *, ties: str = "average"
 ) -> np.ndarray:
-    """Scalar product of quantile-normalised samples, divided by that of the target with itself.
+    """Compute the scalar product of quantile-normalised samples, divided by that of the target with itself.
 
         k(x, y) = ⟨Φ_f(x), Φ_f(y)⟩ / Σ_j f_j²
 
@@ -140,7 +140,7 @@ def quantile_kernel(
 
 
 def kendall_kernel(X: Any, Y: Any = None) -> np.ndarray:
-    """Kendall's tau of the features of two samples: concordant less discordant pairs, as a share of all.
+    """Compute Kendall's tau of two samples' features: the share of concordant minus that of discordant pairs.
 
         k(x, y) = mean over i < j of sign(x_i − x_j)·sign(y_i − y_j)
 
@@ -172,13 +172,13 @@ def kendall_kernel(X: Any, Y: Any = None) -> np.ndarray:
     x, y = _places(ranked), _places(others)
 
     def fill(i: int, out: np.ndarray) -> None:
-        permutations.kendall_row(x.start[i], y.order, y.start, out)
+        permutations.kendall_row(x.order[i], x.end[i], y.start, out)
 
     return _gram(fill, ranked, others)
 
 
 def mallows_kernel(X: Any, Y: Any = None, scale: float = 1.0) -> np.ndarray:
-    """Kernel that falls exponentially with the distance of two samples under Kendall's kernel k.
+    """Compute the kernel that falls exponentially with the distance of two samples under Kendall's kernel k.
 
         exp(−scale·(k(x, x) + k(y, y) − 2·k(x, y))/4)
 
@@ -212,13 +212,9 @@ def mallows_kernel(X: Any, Y: Any = None, scale: float = 1.0) -> np.ndarray:
 
 
 def weighted_kendall_kernel(
-    X: Any,
-    Y: Any = None,
-    weight: str = "average",
-    k: int | None = None,
-    u: Any = None,
+    X: Any, Y: Any = None, weight: str = "average", k: int | None = None, u: Any = None
 ) -> np.ndarray:
-    """Kendall's kernel with weights that look at the top of the samples.
+    """Compute Kendall's kernel with weights that look at the top of the samples.
 
         K(x, y) = Σ over ordered pairs (i, j), j above i in both samples, of U[r_i, r_j]·U[s_i, s_j]
         k(x, y) = K(x, y) / √(K(x, x)·K(y, y))
@@ -304,7 +300,10 @@ def _place_weights(weight: str, k: Any, u: Any, n_features: int) -> np.ndarray:
 
 
 class _Places(NamedTuple):
-    """Places of ranked samples from the top, each of shape (n_samples, n_features), int32."""
+    """Places of ranked samples from the top, each of shape (n_samples, n_features), int32.
+
+    The feature at each place; each feature's place, the first place of its tied block and that after it.
+    """
 
     order: np.ndarray
     place: np.ndarray
@@ -345,10 +344,20 @@ def _not_negative(name: str, value: Any) -> float:
 
 
 def _places(ranked: SampleOperator) -> _Places:
-    """Places from the top of all features."""
-    places = _Places(*(np.empty(ranked.codes.shape, np.int32) for _ in _Places._fields))
-    permutations.place_rows(ranked.codes, *code_masks(ranked.codes.dtype), *places)
-    return places
+    """Find the places of all features, from the top."""
+    flag, mask = code_masks(ranked.codes.dtype)
+    codes = ranked.codes[:, ::-1]
+    order = (codes & mask).astype(np.int32)
+    p = ranked.n_features
+    place = np.broadcast_to(np.arange(p, dtype=np.int32), codes.shape)
+    is_last = (codes & flag) == 0  # of its tied block
+    start = np.zeros_like(order)
+    start[:, 1:] = np.maximum.accumulate(np.where(is_last, place + 1, 0)[:, :-1], axis=1)
+    end = np.minimum.accumulate(np.where(is_last, place + 1, p)[:, ::-1], axis=1)[:, ::-1]
+    by_feature = np.empty((3, *codes.shape), np.int32)
+    for out, of_place in zip(by_feature, (place, start, end), strict=True):
+        np.put_along_axis(out, order, of_place, axis=1)
+    return _Places(order, *by_feature)
 
 
 def _read_places(ranked: SampleOperator) -> tuple[np.ndarray, np.ndarray]:

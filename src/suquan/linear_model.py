@@ -7,6 +7,8 @@ estimators as scikit-learn wants them, and their predictions.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -23,15 +25,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from suquan import methods
 from suquan._blocks import as_numpy, is_dask_array
-from suquan.fitting import (
-    CHECKS,
-    decision_values,
-    fit_samples,
-    forget,
-    predicted_classes,
-)
+from suquan._validation import mask_like, row_names, validate_data
+from suquan.fitting import CHECKS, decision_values, fit_samples, forget, predicted_classes
 from suquan.losses import Loss, make_loss
-from suquan.ranking import SampleOperator, mask_like, normalize, row_names, validate_data
+from suquan.ranking import SampleOperator, normalize
 from suquan.targets import read_at_grid
 
 __all__ = ["SuquanClassifier", "SuquanRegressor"]
@@ -47,6 +44,20 @@ def keep_parameters(estimator: Any, parameters: dict[str, Any]) -> None:
     )
 
 
+def lazy_on_dask(method: Callable) -> Callable:
+    """Let a method of new samples take a Dask array too: it then gives a lazy one in the same blocks."""
+
+    @wraps(method)
+    def call(self: Any, X: Any) -> Any:
+        if not is_dask_array(X):
+            return method(self, X)
+        from suquan._dask.fitting import lazily
+
+        return lazily(self, method.__name__, X)
+
+    return call
+
+
 class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Normalisation to a target: what all estimators share."""
 
@@ -56,10 +67,7 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     target_quantiles_: np.ndarray
     _needs_labels = True
 
-    @property
-    def _n_threads(self) -> int | None:
-        return None
-
+    @lazy_on_dask
     def transform(self, X: Any) -> np.ndarray:
         """Normalise samples to the target.
 
@@ -73,10 +81,6 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             NaN stays NaN, and a masked array gives one. Several targets give a copy each, side by side. A Dask
             array gives a lazy one, as for predictions.
         """
-        if is_dask_array(X):
-            from suquan._dask.preprocessing import transform_blocks
-
-            return transform_blocks(self, X)
         values = self._validate(X)
         operator = self._rank(values)
         copies = [normalize(operator, f, values.dtype) for f in self._targets]
@@ -85,15 +89,8 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that :meth:`transform` gives.
 
-        Parameters
-        ----------
-        input_features : array-like of shape (n_features,), default=None
-            None: the names of the training samples' features.
-
-        Returns
-        -------
-        ndarray of str
-            The features' names; with several targets "gene__1", …, "gene__2", …, a copy per target.
+        Those of the features, of `input_features` where the training samples had none; with several targets
+        "gene__1", …, "gene__2", …, a copy per target.
         """
         names = super().get_feature_names_out(input_features)
         if self.target_quantiles_.ndim == 1:
@@ -106,21 +103,15 @@ class TargetTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Targets of the normalised copies, of shape (n_targets, n_features)."""
         return np.atleast_2d(self.target_quantiles_)
 
-    def _lazily(self, method: str, X: Any, n_columns: int | None, dtype: Any) -> Any:
-        """Dask array of the results of `method` for the blocks of a Dask array."""
-        from suquan._dask.fitting import lazily
-
-        return lazily(self, method, X, n_columns, dtype)
-
     def _validate(self, X: Any, *, reset: bool = False) -> np.ndarray:
         if not reset:
             check_is_fitted(self)
         return validate_data(self, X, reset=reset, **CHECKS)
 
     def _rank(self, X: np.ndarray) -> SampleOperator:
-        names = getattr(self, "feature_names_in_", None)
+        names, n_jobs = (getattr(self, name, None) for name in ("feature_names_in_", "n_jobs"))
         return SampleOperator.from_samples(
-            X, ties=self.ties, missing=self.missing, n_jobs=self._n_threads, feature_names=names
+            X, ties=self.ties, missing=self.missing, n_jobs=n_jobs, feature_names=names
         )
 
     def __sklearn_tags__(self):
@@ -217,15 +208,7 @@ class SuquanModel(TargetTransformer):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the samples whose class is predicted; in regression R² of the predicted values.
 
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-        y : array-like or dask array of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        float
+        X and y are those of :meth:`fit`, or other samples with their labels.
         """
         metric = accuracy_score if is_classifier(self) else r2_score
         predicted = as_numpy(self.predict(X))
@@ -420,61 +403,29 @@ default="crossfit"
 
     score = SuquanModel.score  # not the one of scikit-learn, which takes no Dask array
 
+    @lazy_on_dask
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores of samples.
+        """Scores of samples, of shape (n_samples,), or (n_samples, n_classes) for more than two classes.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), or (n_samples, n_classes) for more than two classes
-            With two classes, > 0 means ``classes_[1]``. NaN, with a warning, for a sample that has one value
-            throughout: there is no order to read.
+        With two classes, > 0 means ``classes_[1]``. NaN, with a warning, for a sample that has one value
+        throughout: there is no order to read.
         """
-        if is_dask_array(X):
-            check_is_fitted(self)
-            n_columns = None if len(self.classes_) == 2 else len(self.intercept_)
-            return self._lazily("decision_function", X, n_columns, np.float64)
         return decision_values(self._scores(X), self.classes_)
 
+    @lazy_on_dask
     def predict(self, X: Any) -> np.ndarray:
-        """Class of each sample.
+        """Predict the class of each sample, of shape (n_samples,).
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-
-        Raises
-        ------
-        ValueError
-            If samples have one value throughout, and no training sample had; the message names them.
+        A ValueError names samples that have one value throughout, where no training sample had.
         """
-        if is_dask_array(X):
-            check_is_fitted(self)
-            return self._lazily("predict", X, None, self.classes_.dtype)
         return self._classes_at(self._scores(X, "raise"))
 
+    @lazy_on_dask
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class under the model of the loss.
+        """Probability of each class under the model of the loss, of shape (n_samples, n_classes).
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            NaN as for :meth:`decision_function`.
+        NaN as for :meth:`decision_function`.
         """
-        if is_dask_array(X):
-            check_is_fitted(self)
-            return self._lazily("predict_proba", X, len(self.classes_), np.float64)
         return self._probabilities_at(self._scores(X))
 
     def _classes_at(self, u: np.ndarray) -> np.ndarray:
@@ -572,18 +523,10 @@ default="crossfit"
 
     score = SuquanModel.score
 
+    @lazy_on_dask
     def predict(self, X: Any) -> np.ndarray:
-        """Predicted value of each sample: the mean of y under the model of the loss.
+        """Predict the value of each sample, of shape (n_samples,): the mean of y under the model of the loss.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            NaN, with a warning, for a sample that has one value throughout.
+        NaN, with a warning, for a sample that has one value throughout.
         """
-        if is_dask_array(X):
-            return self._lazily("predict", X, None, np.float64)
         return self._fitted_loss.mean(self._scores(X))

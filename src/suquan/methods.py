@@ -6,7 +6,7 @@ The estimators, selection, comparison and the rounds read all that they know abo
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suquan.ranking import check_choice
+from suquan._validation import check_choice
 from suquan.target_sets import TargetSet
 
 __all__ = ["METHODS", "Method"]

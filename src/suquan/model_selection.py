@@ -15,13 +15,13 @@ from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
 from suquan._blocks import is_dask_array
+from suquan._validation import check_choice, check_real
 from suquan.calibration import apply_calibration, centre_scores, check_calibration
-from suquan.fitting import Settings, check_method, check_real, decision_values, encode, forget
+from suquan.fitting import Settings, check_method, decision_values, encode, forget
 from suquan.folds import RankedData, calibrate, make_splits, usable_calibration
 from suquan.grids import GRID, SELECTIONS, make_cv_results, make_grid, select
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
 from suquan.methods import Method, resolve_method
-from suquan.ranking import check_choice
 from suquan.scoring import OutputScorer, default_scoring
 
 

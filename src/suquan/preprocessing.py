@@ -10,6 +10,12 @@ from sklearn.utils.multiclass import type_of_target
 
 from suquan._blocks import as_numpy, is_dask_array
 from suquan._dask.collections import check_row_blocks
+from suquan._validation import (
+    as_samples,
+    check_choice,
+    check_sample_weight,
+    mask_like,
+)
 from suquan.fitting import forget
 from suquan.linear_model import (
     SuquanClassifier,
@@ -18,17 +24,7 @@ from suquan.linear_model import (
     keep_parameters,
 )
 from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, make_loss
-from suquan.ranking import (
-    MISSING,
-    TIES,
-    SampleOperator,
-    as_samples,
-    check_choice,
-    check_sample_weight,
-    mask_like,
-    normalize,
-    raise_missing,
-)
+from suquan.ranking import MISSING, TIES, SampleOperator, normalize
 from suquan.targets import LEARNED, learn_target, resolve_target
 
 __all__ = ["QuantileNormalizer", "SupervisedQuantileNormalizer", "quantile_normalize"]
@@ -93,19 +89,13 @@ def quantile_normalize(
         raise ValueError(
             f"axis must be 1 (samples are rows) or 0 (samples are columns); got {axis!r}."
         )
-    learns = _is_learned(target_quantiles)
     if is_dask_array(X):
         from suquan._dask import preprocessing as on_dask
 
         if axis == 0:
             return quantile_normalize(X.T, target_quantiles, ties=ties, missing=missing).T
         X = check_row_blocks(X, min_samples=0)
-        if not learns:
-            f = resolve_target(target_quantiles, X.shape[1])
-        elif X.shape[0] == 0:
-            f = np.zeros(X.shape[1])  # nothing to learn from, and nothing to normalise
-        else:
-            f = on_dask.learn(X, target_quantiles, missing=missing)
+        f = _find_on_blocks(X, target_quantiles, missing=missing)
         return on_dask.normalize(X, f, ties=ties, missing=missing)
     values = as_samples(X, missing)
     if axis == 0:
@@ -119,8 +109,6 @@ def quantile_normalize(
             UserWarning,
             stacklevel=2,
         )
-    if learns and values.shape[0] == 0:
-        target_quantiles = np.zeros(values.shape[1])
     operator = SampleOperator.from_samples(values, ties=ties, missing=missing, n_jobs=n_jobs)
     f = _find_target(values, operator, target_quantiles)
     out = normalize(operator, f, values.dtype)
@@ -128,17 +116,24 @@ def quantile_normalize(
     return named_like(out, X, getattr(X, "index", None))
 
 
-def _is_learned(target: Any) -> bool:
-    return isinstance(target, str) and target in LEARNED
-
-
 def _find_target(
-    X: np.ndarray, operator: SampleOperator, target: Any, sample_weight: np.ndarray | None = None
+    X: np.ndarray, operator: Any, target: Any, sample_weight: Any = None
 ) -> np.ndarray:
-    """Target of shape (n_features,), learned from ranked samples or given."""
-    if _is_learned(target):
-        return learn_target(X, target, operator=operator, sample_weight=sample_weight)
-    return resolve_target(target, X.shape[1])
+    """Target of shape (n_features,), given or learned from ranked samples; zeros where there is no sample."""
+    if not isinstance(target, str) or target not in LEARNED:
+        return resolve_target(target, X.shape[1])
+    if len(X) == 0:
+        return np.zeros(X.shape[1])
+    return learn_target(X, target, operator=operator, sample_weight=sample_weight)
+
+
+def _find_on_blocks(X: Any, target: Any, **rules: Any) -> np.ndarray:
+    """Find the same for the blocks of a Dask array."""
+    from suquan._dask import preprocessing as on_dask
+
+    if X.shape[0] == 0 or not isinstance(target, str) or target not in LEARNED:
+        return _find_target(X, None, target)
+    return on_dask.learn(on_dask.as_ranked_type(X), target, **rules)
 
 
 def named_like(out: np.ndarray, X: Any, index: Any) -> Any:
@@ -217,77 +212,36 @@ class QuantileNormalizer(TargetTransformer):
         -------
         self
         """
-        if is_dask_array(X):
-            return self._fit_blocks(X, sample_weight)
-        if _is_learned(self.target_quantiles):
-            self._fit_samples(X, sample_weight)
-            return self
-        self._check_parameters()
-        X = self._validate(X, reset=True)
-        check_sample_weight(sample_weight, X)
-        if self.missing == "error":
-            names = getattr(self, "feature_names_in_", None)
-            raise_missing(X, X.shape[1] - np.isnan(X).sum(axis=1), names)
-        self.target_quantiles_ = resolve_target(self.target_quantiles, X.shape[1])
+        self._rank_and_fit(X, sample_weight)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit, and normalise the training samples, ranking them once.
 
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-        y : None
-            Ignored.
-        sample_weight : array-like or dask array of shape (n_samples,), default=None
-            Weights of the samples in a learned mean or median.
-
-        Returns
-        -------
-        ndarray or dask array of shape (n_samples, n_features)
-            Of a dask array a lazy one, which ranks its samples when it is computed.
+        The parameters are those of :meth:`fit`. Of a dask array a lazy one, which ranks its samples when it is
+        computed.
         """
-        if is_dask_array(X):
-            return self._fit_blocks(X, sample_weight).transform(X)
-        operator, dtype = self._fit_samples(X, sample_weight)
+        operator, dtype = self._rank_and_fit(X, sample_weight)
+        if operator is None:
+            return self.transform(X)
         return mask_like(normalize(operator, self.target_quantiles_, dtype), X)
 
-    def _fit_samples(self, X: Any, sample_weight: Any) -> tuple[SampleOperator, np.dtype]:
-        """Rank samples in memory and set the target; ranks and the type of the values go out."""
-        self._check_parameters()
-        X = self._validate(X, reset=True)
-        weights, operator = check_sample_weight(sample_weight, X), self._rank(X)
-        self.target_quantiles_ = _find_target(X, operator, self.target_quantiles, weights)
-        return operator, X.dtype
-
-    def _fit_blocks(self, X: Any, sample_weight: Any) -> QuantileNormalizer:
-        """The same on a Dask array."""
-        from suquan._dask import preprocessing as on_dask
-
-        self._check_parameters()
-        X = check_row_blocks(X)
-        if _is_learned(self.target_quantiles):
-            f = on_dask.learn(
-                on_dask.as_ranked_type(X),
-                self.target_quantiles,
-                sample_weight=sample_weight,
-                missing=self.missing,
-                infinite="error",
-            )
-        else:
-            f = resolve_target(self.target_quantiles, X.shape[1])
-        self.target_quantiles_ = f
-        self.n_features_in_ = X.shape[1]
-        self.__dict__.pop("feature_names_in_", None)
-        return self
-
-    @property
-    def _n_threads(self) -> int | None:
-        return self.n_jobs
-
-    def _check_parameters(self) -> None:
+    def _rank_and_fit(self, X: Any, sample_weight: Any) -> tuple[SampleOperator | None, Any]:
+        """Set the target; ranks of samples in memory go out, and the type of the values."""
         check_choice("ties", self.ties, TIES)
         check_choice("missing", self.missing, MISSING)
+        target, operator = self.target_quantiles, None
+        if is_dask_array(X):
+            X = check_row_blocks(X)
+            rules = {"missing": self.missing, "infinite": "error", "sample_weight": sample_weight}
+            self.target_quantiles_ = _find_on_blocks(X, target, **rules)
+            self.n_features_in_ = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+        else:
+            X = self._validate(X, reset=True)
+            weights, operator = check_sample_weight(sample_weight, X), self._rank(X)
+            self.target_quantiles_ = _find_target(X, operator, target, weights)
+        return operator, X.dtype
 
 
 class SupervisedQuantileNormalizer(TargetTransformer):
@@ -367,22 +321,7 @@ default="crossfit"
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SupervisedQuantileNormalizer:
-        """Learn the target.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_samples, n_features)
-        y : array-like or dask array of shape (n_samples,)
-            Class labels or values.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 counts as a repeated row, weight 0 as none.
-        groups : array-like of shape (n_samples,), default=None
-            Samples of one group stay together in the folds of "crossfit".
-
-        Returns
-        -------
-        self
-        """
+        """Learn the target; the parameters are those of :meth:`SuquanClassifier.fit`."""
         forget(self)
         y, parameters = as_numpy(y), self.get_params(deep=False)
         loss = parameters["loss"]

@@ -1,21 +1,21 @@
 """Projections and proximal operators of the sets of target quantiles.
 
-Each function takes a vector and returns a new one, computed and returned in float64 whatever came;
-none of them centres. Vectors are scaled by a power of two before anything is squared or summed, so
-any finite input will do, and an operator that commutes with scaling does so bit for bit for powers
-of two.
+Each function takes a vector `z`, array-like of p finite values of any type, and gives a new one, an ndarray of
+float64; none of them centres. Vectors are scaled by a power of two before anything is squared or summed, so
+any finite input will do, and an operator that commutes with scaling does so bit for bit for powers of two.
+:mod:`suquan.target_sets` calls them.
 """
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 from suquan._kernels.prox import find_blocks, solve_blocks
+from suquan._validation import check_real
 
 __all__ = [
     "SmoothNondecreasingProx",
@@ -45,23 +45,14 @@ def project_nondecreasing(z: ArrayLike) -> Vector:
         \underset{f}{\text{argmin}} ~ \frac12 \|f - z\|^2
         \quad \text{subject to} \quad f_1 \le f_2 \le \ldots \le f_p
 
-    Parameters
-    ----------
-    z : array-like of shape (p,)
-        Finite values.
-
-    Returns
-    -------
-    f : ndarray of shape (p,), dtype float64
-
     Examples
     --------
     >>> from suquan.prox import project_nondecreasing
     >>> project_nondecreasing([1.0, 3.0, 2.0, 4.0])
     array([1. , 2.5, 2.5, 4. ])
     """
-    scaled = _prepare(z)
-    return isotonic_regression(scaled.z).x / scaled.scale
+    scaled, scale = _prepare(z)
+    return isotonic_regression(scaled).x / scale
 
 
 def project_bounded(z: ArrayLike) -> Vector:
@@ -72,15 +63,7 @@ def project_bounded(z: ArrayLike) -> Vector:
         \underset{f}{\text{argmin}} ~ \frac12 \|f - z\|^2
         \quad \text{subject to} \quad \frac1p \sum_j f_j^2 \le 1
 
-    Parameters
-    ----------
-    z : array-like of shape (p,)
-        Finite values.
-
-    Returns
-    -------
-    f : ndarray of shape (p,), dtype float64
-        Its mean square is at most 1 up to rounding.
+    The mean square of the result is at most 1 up to rounding.
 
     Examples
     --------
@@ -90,7 +73,7 @@ def project_bounded(z: ArrayLike) -> Vector:
     >>> project_bounded([0.5, -1.0])
     array([ 0.5, -1. ])
     """
-    return _into_ball(_prepare(z))
+    return _into_ball(*_prepare(z))
 
 
 def project_bounded_nondecreasing(z: ArrayLike) -> Vector:
@@ -104,15 +87,7 @@ def project_bounded_nondecreasing(z: ArrayLike) -> Vector:
     The isotonic projection, divided by its root mean square where that exceeds 1: exact, because a
     cone meets a ball centred at its apex.
 
-    Parameters
-    ----------
-    z : array-like of shape (p,)
-        Finite values.
-
-    Returns
-    -------
-    f : ndarray of shape (p,), dtype float64
-        Its mean square is at most 1 up to rounding.
+    The mean square of the result is at most 1 up to rounding.
 
     Examples
     --------
@@ -120,8 +95,8 @@ def project_bounded_nondecreasing(z: ArrayLike) -> Vector:
     >>> project_bounded_nondecreasing([-2.0, 3.0, 1.0, -2.0, 4.0])
     array([-0.96824584,  0.32274861,  0.32274861,  0.32274861,  1.93649167])
     """
-    scaled = _prepare(z)
-    return _into_ball(scaled._replace(z=isotonic_regression(scaled.z).x))
+    scaled, scale = _prepare(z)
+    return _into_ball(isotonic_regression(scaled).x, scale)
 
 
 def prox_smooth_nondecreasing(z: ArrayLike, smoothness: float) -> Vector:
@@ -132,23 +107,8 @@ def prox_smooth_nondecreasing(z: ArrayLike, smoothness: float) -> Vector:
         \underset{f}{\text{argmin}} ~ \frac12 \|f - z\|^2 + c \sum_j (f_{j+1} - f_j)^2
         \quad \text{subject to} \quad f_1 \le f_2 \le \ldots \le f_p
 
-    with :math:`c` the smoothness. Exact up to rounding, in a few passes over the vector.
-
-    Parameters
-    ----------
-    z : array-like of shape (p,)
-        Finite values.
-    smoothness : float
-        Weight of the squared differences, ≥ 0.
-
-    Returns
-    -------
-    f : ndarray of shape (p,), dtype float64
-        Non-decreasing, with the sum of z.
-
-    See Also
-    --------
-    SmoothNondecreasingProx : The same for many similar vectors, warm-started.
+    with :math:`c \ge 0` the smoothness. Exact up to rounding, in a few passes over the vector;
+    :class:`SmoothNondecreasingProx` does the same for many similar vectors. The sum of z is kept.
 
     Examples
     --------
@@ -167,25 +127,9 @@ def prox_smooth_bounded_nondecreasing(z: ArrayLike, smoothness: float) -> Vector
         \underset{f}{\text{argmin}} ~ \frac12 \|f - z\|^2 + c \sum_j (f_{j+1} - f_j)^2
         \quad \text{subject to} \quad f_1 \le \ldots \le f_p, \quad \frac1p \sum_j f_j^2 \le 1
 
-    with :math:`c` the smoothness. Where :func:`prox_smooth_nondecreasing` leaves the ball, the
+    with :math:`c \ge 0` the smoothness. Where :func:`prox_smooth_nondecreasing` leaves the ball, the
     solution is :math:`\text{prox}_{c/(1+\mu)}(z/(1+\mu))`, with the multiplier :math:`\mu > 0` that
     makes its mean square 1.
-
-    Parameters
-    ----------
-    z : array-like of shape (p,)
-        Finite values.
-    smoothness : float
-        Weight of the squared differences, ≥ 0.
-
-    Returns
-    -------
-    f : ndarray of shape (p,), dtype float64
-        Non-decreasing; its mean square is at most 1 up to rounding.
-
-    See Also
-    --------
-    SmoothNondecreasingProx : The same for many similar vectors, warm-started.
 
     Examples
     --------
@@ -239,20 +183,24 @@ class SmoothNondecreasingProx:
 
     def __call__(self, z: ArrayLike, smoothness: float) -> Vector:
         """Return the prox of ``z``, of shape (p,), with weight ``smoothness``."""
-        scaled = _prepare(z)
-        smoothness = _check_smoothness(smoothness)
-        if len(self._starts) and self._starts[-1] != len(scaled.z):
+        scaled, scale = _prepare(z)
+        check_real("smoothness", smoothness, "[0, ∞)")
+        if len(self._starts) and self._starts[-1] != len(scaled):
             self.reset()
         self.n_passes = self.n_evaluations = 0
         if self.bounded:
-            return self._bounded_prox(scaled, smoothness)
-        f = self._evaluate(scaled, smoothness)
-        return _expand(self._starts, f / scaled.scale)
+            return self._bounded_prox(scaled, scale, float(smoothness))
+        return self._expand(self._evaluate(scaled, float(smoothness)) / scale)
 
-    def _evaluate(self, scaled: _Scaled, smoothness: float) -> Vector:
+    def _expand(self, values: Vector) -> Vector:
+        """Vector that has the value of its block in every entry."""
+        return np.repeat(values, np.diff(self._starts))
+
+    def _evaluate(self, z: Vector, smoothness: float) -> Vector:
         """Values of the unbounded prox on its blocks, which are found from the last ones and kept."""
         # f keeps the mean of z; working without it, an offset costs no digits.
-        y, kappa = scaled.z - scaled.mean, _kappa(smoothness)
+        mean = z.mean()
+        y, kappa = z - mean, _kappa(smoothness)
         self.n_evaluations += 1
         finished = False
         if len(self._starts):
@@ -262,40 +210,41 @@ class SmoothNondecreasingProx:
             starts = isotonic_regression(y).blocks.astype(np.int64)
             self._starts, f, passes, _ = find_blocks(y, kappa, starts, len(y) + 1)
             self.n_passes += passes
-        return f + scaled.mean
+        return f + mean
 
-    def _bounded_prox(self, scaled: _Scaled, smoothness: float) -> Vector:
+    def _bounded_prox(self, z: Vector, scale: float, smoothness: float) -> Vector:
         """Bounded prox, by Newton's method on h(θ) = θ / rms(g(θ)) = 1 between brackets.
 
-        With scale s, ẑ = s z and θ = s (1 + μ), the minimiser is g/θ, where g(θ) = prox(ẑ, c s/θ)
-        has rms θ. h increases, and is linear without smoothness. Where a step of Newton's method leaves the
-        brackets, or it takes many, the brackets are halved.
+        With scale s, z being s times the vector given, and θ = s (1 + μ), the minimiser is g/θ, where
+        g(θ) = prox(z, c s/θ) has rms θ. h increases, and is linear without smoothness. Where a step of Newton's
+        method leaves the brackets, or it takes many, the brackets are halved.
         """
         # rms(g) never exceeds the largest entry, so neither does the root.
-        low, high = 0.0, 2.0 * max(scaled.scale, scaled.peak)
-        theta = min(scaled.scale / self._shrinkage, 0.5 * high)
+        peak = float(np.max(np.abs(z)))
+        low, high = 0.0, 2.0 * max(scale, peak)
+        theta = min(scale / self._shrinkage, 0.5 * high)
         if not len(self._starts):  # smoothing makes no rms larger
-            theta = max(_rms(self._project(scaled.z)), scaled.scale)
+            theta = max(_rms(self._project(z)), scale)
         for n_steps in range(_MAX_ROOT_STEPS):
-            weight = smoothness * (scaled.scale / theta)
-            f = self._evaluate(scaled, weight)
+            weight = smoothness * (scale / theta)
+            f = self._evaluate(z, weight)
             sizes = np.diff(self._starts)
             rms = _rms(f, sizes)
             low, high = (theta, high) if rms > theta else (low, theta)
             # Rounding in g is relative to the largest entry of z, however small g has become.
-            tol = max(_ROOT_TOL * rms, 4.0 * np.finfo(float).eps * scaled.peak)
-            inside = theta == scaled.scale and rms <= theta
+            tol = max(_ROOT_TOL * rms, 4.0 * np.finfo(float).eps * peak)
+            inside = theta == scale and rms <= theta
             if inside or abs(rms - theta) <= tol or high - low <= _ROOT_TOL * high:
                 break
             slope = self._slope(f, sizes, weight) if rms > 0.0 else 1.0
             step = (rms - theta) / slope if slope > 0.0 else np.nan
-            last, theta = theta, max(theta + step, scaled.scale)
+            last, theta = theta, max(theta + step, scale)
             if not low < theta < high or n_steps >= _NEWTON_STEPS:
-                theta = np.sqrt(low) * np.sqrt(high) if low > 0.0 else scaled.scale
+                theta = np.sqrt(low) * np.sqrt(high) if low > 0.0 else scale
             if theta == last:
                 break
-        self._shrinkage = scaled.scale / theta
-        return _expand(self._starts, f / (theta if inside else max(rms, theta)))
+        self._shrinkage = scale / theta
+        return self._expand(f / (theta if inside else max(rms, theta)))
 
     def _project(self, z: Vector) -> Vector:
         """The prox without smoothness and bound."""
@@ -311,56 +260,35 @@ class SmoothNondecreasingProx:
 class SmoothProx(SmoothNondecreasingProx):
     """The same among all vectors, in any order: :class:`SmoothNondecreasingProx` without the constraint."""
 
-    def _evaluate(self, scaled: _Scaled, smoothness: float) -> Vector:
-        self._starts = np.arange(len(scaled.z) + 1)
+    def _evaluate(self, z: Vector, smoothness: float) -> Vector:
+        self._starts = np.arange(len(z) + 1)
         self.n_evaluations += 1
         self.n_passes += 1
-        f, _ = solve_blocks(_kappa(smoothness), self._starts, scaled.z - scaled.mean)
-        return f + scaled.mean
+        f, _ = solve_blocks(_kappa(smoothness), self._starts, z - z.mean())
+        return f + z.mean()
 
     def _project(self, z: Vector) -> Vector:
         return z
 
 
-class _Scaled(NamedTuple):
-    """A vector times a power of two; that power; the product's largest size and mean."""
-
-    z: Vector
-    scale: float
-    peak: float
-    mean: float
-
-
-def _prepare(z: ArrayLike) -> _Scaled:
-    """Check the vector and scale its largest entry to about 1."""
+def _prepare(z: ArrayLike) -> tuple[Vector, float]:
+    """Check the vector; give its product with a power of two, of largest entry about 1, and that power."""
     z = np.asarray(z, dtype=np.float64)
     if z.ndim != 1 or z.size == 0:
         raise ValueError(
             f"z must be a vector with at least one value, but has shape {z.shape}; "
             "give one row at a time."
         )
-    smallest, largest = float(z.min()), float(z.max())
-    peak = max(largest, -smallest)
-    if not (np.isfinite(smallest) and np.isfinite(largest)):
-        n_bad = np.count_nonzero(~np.isfinite(z))
+    n_bad = np.count_nonzero(~np.isfinite(z))
+    if n_bad:
         raise ValueError(
             f"z must be finite, but {n_bad} of its {z.size} values are NaN or infinite; "
             "remove or impute them."
         )
-    exponent = int(np.frexp(peak)[1])
+    exponent = int(np.frexp(np.max(np.abs(z)))[1])
     # Short of the ends of the exponent's range, so that the scale and its inverse are exact.
     scale = 2.0 ** -min(max(exponent, -1000), 1000)
-    scaled = z * scale
-    return _Scaled(scaled, scale, peak * scale, float(scaled.mean()))
-
-
-def _check_smoothness(smoothness: float) -> float:
-    if not isinstance(smoothness, Real) or not 0.0 <= smoothness < np.inf:
-        raise ValueError(
-            f"smoothness must be a finite number ≥ 0, but is {smoothness!r}; "
-            "0 leaves the isotonic projection."
-        )
-    return float(smoothness)
+    return z * scale, scale
 
 
 def _kappa(smoothness: float) -> float:
@@ -372,11 +300,6 @@ def _rms(values: Vector, sizes: Any = None) -> float:
     return float(np.sqrt(np.average(values * values, weights=sizes)))
 
 
-def _expand(starts: NDArray[np.int64], values: Vector) -> Vector:
-    """Vector that has the value of its block in every entry."""
-    return np.repeat(values, np.diff(starts))
-
-
-def _into_ball(scaled: _Scaled) -> Vector:
+def _into_ball(z: Vector, scale: float) -> Vector:
     """Undo the scale, or leave the vector on the sphere when it would end up outside the ball."""
-    return scaled.z / max(scaled.scale, _rms(scaled.z))
+    return z / max(scale, _rms(z))

@@ -1,130 +1,27 @@
 """From samples to ranks: the only place that sorts samples, settles ties and skips missing values.
 
 Samples come in as a matrix of any real type; ranks, or the operators T_i that stand on them, go out.
-Normalisation, targets and all models call this, and have their input checked here.
+Normalisation, targets and all models call this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import validation
-from sklearn.utils.validation import _check_sample_weight, check_array
 
-from suquan._blocks import for_each_block, is_dask_array, over_blocks, sum_over_blocks
+from suquan._blocks import for_each_block, is_dask_array, over_blocks
 from suquan._kernels import operators
+from suquan._validation import as_samples, check_choice, raise_missing
 
 TIES = {"average": operators.AVERAGE, "first": operators.FIRST, "mean_rank": operators.MEAN_RANK}
 MISSING = ("error", "ignore")
-# Types that are ranked as they are, integers of 64 bits too; scikit-learn's checks turn others into the first.
-RANKED_DTYPES = [np.float64, np.float32, *(np.dtype(c).type for c in np.typecodes["AllInteger"])]
 # Standard deviations up to this share of the largest value are rounding.
 _NO_DEVIATION = 1e-12
-# Ranks that are compared with mean ranks at a time: few enough for the cache.
-_CACHED_VALUES = 1 << 16
-_ALIGN = "suquan.align_features(model, X) brings samples into the order of the model's features, by name."
-# What the kernels take instead of knots where there are none.
-_NO_NODE, _NO_PART = np.empty(0, np.int64), np.empty(0)
-
-
-class Observed(np.ndarray):
-    """Samples whose NaN stand for entries of a masked array: these do not count, whatever `missing` is."""
-
-
-def fill_masked(X: Any) -> Any:
-    """Write NaN into the masked entries of a masked array; give back anything else as it is."""
-    if not isinstance(X, np.ma.MaskedArray):
-        return X
-    return np.ma.filled(X.astype(X.dtype if X.dtype.kind in "fc" else np.float64), np.nan)
-
-
-def mask_like(out: np.ndarray, X: Any, n_copies: int = 1) -> np.ndarray:
-    """Give `out`, copies of normalised samples side by side, the mask of `X` where that is a masked array."""
-    if not isinstance(X, np.ma.MaskedArray):
-        return out
-    return np.ma.array(out, mask=np.tile(np.ma.getmaskarray(X), (1, n_copies)))
-
-
-def _plain(X: Any, missing: str | None) -> Any:
-    """Array of a masked array, or of a data frame of numbers, whose columns scikit-learn checks one by one."""
-    if isinstance(X, np.ma.MaskedArray):
-        bare = X.filled(0)
-        if missing == "error" and X.ndim == 2 and bare.dtype.kind == "f":
-            raise_missing(bare, X.shape[1] - np.isnan(bare).sum(axis=1))
-        return fill_masked(X)
-    values = X.to_numpy() if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
-    return X if values is None or values.dtype.kind not in "iuf" else values
-
-
-def as_samples(X: Any, missing: str | None = None) -> np.ndarray:
-    """Two-dimensional numeric array of samples in rows; infinities and NaN are let through.
-
-    With the rule `missing`, masked entries are marked as :class:`Observed`; without, they are NaN.
-
-    Raises
-    ------
-    TypeError
-        If `X` is sparse.
-    ValueError
-        If `X` is not two-dimensional, has no feature, or is not numeric.
-    """
-    is_masked = missing is not None and isinstance(X, np.ma.MaskedArray | Observed)
-    X = _plain(X, missing)
-    if getattr(getattr(X, "columns", None), "is_unique", True) is False:
-        # Two probes of one gene: scikit-learn refuses such names, which nothing here needs.
-        X = X.set_axis(range(X.shape[1]), axis=1)
-    values = check_array(
-        X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=0, input_name="X"
-    )
-    if values.dtype.kind not in "biuf":  # dates and durations pass scikit-learn's check
-        raise ValueError(f"X must hold real numbers; got an array of type {values.dtype}.")
-    return values.view(Observed) if is_masked else values
-
-
-def validate_data(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """scikit-learn's validation, silent where its search for infinities adds up huge finite values.
-
-    Masked entries are marked as :class:`Observed`. New samples with the feature names of the training samples
-    are checked as one array.
-    """
-    reset, is_masked = options.get("reset", True), isinstance(X, np.ma.MaskedArray | Observed)
-    columns, known = getattr(X, "columns", None), getattr(estimator, "feature_names_in_", ())
-    is_same = not reset and columns is not None and np.array_equal(np.asarray(columns), known)
-    if is_masked or is_same:
-        X = _plain(X, estimator.missing)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if is_same and isinstance(X, np.ndarray):
-            options = {name: value for name, value in options.items() if name != "reset"}
-            return check_array(X, input_name="X", estimator=estimator, **options)
-        try:
-            found = validation.validate_data(estimator, X, y, **options)
-        except ValueError as error:
-            if "feature names should match" not in str(error):
-                raise
-            raise ValueError(f"{error}\n{_ALIGN}") from None
-    if not is_masked:
-        return found
-    return found.view(Observed) if isinstance(y, str) else (found[0].view(Observed), *found[1:])
-
-
-def row_names(X: Any, n_samples: int) -> np.ndarray:
-    """Names of the rows of a pandas data frame, or row numbers."""
-    return np.asarray(X.index if hasattr(X, "iloc") else np.arange(n_samples))
-
-
-def check_sample_weight(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
-    """Validated non-negative weights, one per row of `X`; None stays None."""
-    if sample_weight is None:
-        return None
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    with np.errstate(over="ignore"):
-        overflows = not np.isfinite(weights.sum())
-    return weights / weights.max() if overflows else weights  # only their ratios matter
 
 
 def kernel_dtype(dtype: np.dtype) -> np.dtype:
@@ -142,16 +39,7 @@ def as_bits(block: np.ndarray) -> tuple[np.ndarray, bool]:
     """Rows of numbers as unsigned integers for :func:`suquan._kernels.operators.encode_rows`.
 
     Floats keep their bits: 32 of float16 and float32, 64 of others. Integers become integers of 32 bits or 64
-    that sort as they do, exactly.
-
-    Parameters
-    ----------
-    block : ndarray of shape (n_samples, n_features)
-
-    Returns
-    -------
-    bits : ndarray of shape (n_samples, n_features), uint32 or uint64
-    is_float : bool
+    that sort as they do, exactly. Whether the values are floats goes out too.
     """
     kind = block.dtype.kind
     if kind == "f":
@@ -162,49 +50,6 @@ def as_bits(block: np.ndarray) -> tuple[np.ndarray, bool]:
     if kind == "i":
         bits = bits ^ bits.dtype.type(1 << (8 * size - 1))
     return bits, False
-
-
-def check_choice(name: str, value: Any, known: Any) -> None:
-    """Raise a ValueError that lists the `known` values unless `value` is one of them."""
-    if not isinstance(value, str) or value not in known:
-        names = ", ".join(repr(k) for k in known)
-        raise ValueError(f"{name} must be one of {names}; got {value!r}.")
-
-
-def check_real(name: str, value: Any, interval: str, optional: bool = False) -> None:
-    """Raise a ValueError where a parameter is not a number in its interval, nor None where that will do."""
-    if value is None and optional:
-        return
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    high = 1.0 if interval.endswith("1]") else np.inf
-    if not is_number or not 0.0 <= value <= high or (value == 0.0 and interval[0] == "("):
-        kind = f"None or a number in {interval}" if optional else f"a number in {interval}"
-        raise ValueError(f"{name} must be {kind}; got {value!r}.")
-    if np.isinf(value):
-        raise ValueError(f"{name} must be finite; got {value!r}.")
-
-
-def check_integer(name: str, value: Any, low: int, high: int | None = None) -> None:
-    """Raise a ValueError where a parameter is not an integer in its range."""
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_integer or value < low or (high is not None and value > high):
-        limits = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise ValueError(f"{name} must be an integer, {limits}; got {value!r}.")
-
-
-def raise_missing(X: np.ndarray, n_observed: np.ndarray, feature_names: Any = None) -> None:
-    """Raise a ValueError that names the first NaN, if the counts of observed values say there is one."""
-    incomplete = np.flatnonzero(n_observed < X.shape[1])
-    if incomplete.size == 0 or isinstance(X, Observed):
-        return
-    i = incomplete[0]
-    j = int(np.flatnonzero(np.isnan(X[i].astype(float)))[0])
-    name = f" ({str(feature_names[j])!r})" if feature_names is not None else ""
-    raise ValueError(
-        f"X contains NaN, first at sample {i}, feature {j}{name}; {incomplete.size} of "
-        f"{X.shape[0]} samples have missing values. Fill them in, drop them, or use "
-        "missing='ignore' where it is offered to normalise the observed values alone."
-    )
 
 
 def code_masks(dtype: np.dtype) -> tuple[np.integer, np.integer]:
@@ -250,11 +95,10 @@ def rank_samples(X: Any) -> tuple[np.ndarray, np.ndarray]:
             "that calls rank_samples."
         )
     X = as_samples(X)
+    operator = SampleOperator.from_samples(X, ties="first", n_jobs=1)
     index_dtype = np.min_scalar_type(max(X.shape[1] - 1, 0))
-    codes = SampleOperator.from_samples(X, n_jobs=1).codes
-    order = (codes & code_masks(codes.dtype)[1]).astype(index_dtype)
-    ranks = np.empty_like(order)
-    operators.invert_rows(order, ranks)
+    order = (operator.codes & code_masks(operator.codes.dtype)[1]).astype(index_dtype)
+    ranks = operator.apply(np.arange(X.shape[1])).astype(index_dtype)
     return ranks, order
 
 
@@ -285,11 +129,9 @@ def permutation_matrix(x: Any) -> sparse.csr_array:
             f"x must be one sample, a vector; got an array of shape {x.shape}. "
             "Call permutation_matrix once per row."
         )
-    ranks, _ = rank_samples(x[None, :])
-    n_features = x.size
+    columns = rank_samples(x[None, :])[0][0].astype(np.intp)
     return sparse.csr_array(
-        (np.ones(n_features), (np.arange(n_features), ranks[0].astype(np.intp))),
-        shape=(n_features, n_features),
+        (np.ones(x.size), columns, np.arange(x.size + 1)), shape=(x.size, x.size)
     )
 
 
@@ -376,27 +218,11 @@ class SampleOperator:
         tied[self.has_ties] = np.count_nonzero(self.codes[self.has_ties] & flag, axis=1)
         return tied >= self.n_observed - 1
 
-    def _rows(self, rows: slice) -> tuple:
-        """Arguments that the kernels take for a block of samples."""
-        flag, mask = code_masks(self.codes.dtype)
-        observed, tied = self.n_observed[rows], self.has_ties[rows]
-        return self.codes[rows], flag, mask, observed, tied, TIES[self.ties]
-
-    def _fill(self, out: np.ndarray, kernel: Any, vectors: list[np.ndarray], *rest: Any) -> Any:
-        """`out`, of one row per sample, as the kernel writes it block by block."""
-        vectors = [np.ascontiguousarray(vector, dtype=np.float64) for vector in vectors]
-
-        def fill_block(rows: slice) -> None:
-            kernel(*vectors, *self._rows(rows), *rest, out[rows])
-
-        for_each_block(fill_block, self.codes.shape, n_jobs=self.n_jobs)
-        return out
-
     def take(self, rows: Any) -> SampleOperator:
         """Operator of the samples `rows` (any NumPy index)."""
         parts = (self.codes, self.n_observed, self.has_ties)
         codes, n_observed, has_ties = (np.ascontiguousarray(part[rows]) for part in parts)
-        return SampleOperator(codes, n_observed, has_ties, self.ties, self.n_jobs, self.scale)
+        return replace(self, codes=codes, n_observed=n_observed, has_ties=has_ties)
 
     def scaled(self, scale: np.ndarray) -> SampleOperator:
         """The same samples with these factors of the features."""
@@ -408,9 +234,23 @@ class SampleOperator:
             return W
         return np.reshape(np.reshape(W, (-1, self.n_features)) * self.scale, W.shape)
 
+    # -- one row per sample ------------------------------------------------------------------------------
+
+    def _fill(self, out: np.ndarray, kernel: Any, vector: np.ndarray, *rest: Any) -> np.ndarray:
+        """Let the kernel write `out`, of one row per sample, block by block."""
+        vector = np.ascontiguousarray(vector, dtype=np.float64)
+        masks, rule = code_masks(self.codes.dtype), TIES[self.ties]
+
+        def fill_block(rows: slice) -> None:
+            samples = self.codes[rows], *masks, self.n_observed[rows], self.has_ties[rows], rule
+            kernel(vector, *samples, *rest, out[rows])
+
+        for_each_block(fill_block, self.codes.shape, self.n_jobs)
+        return out
+
     def apply(self, f: np.ndarray, *, dtype: Any = np.float64, gap: float = 0.0) -> np.ndarray:
         """Normalised samples T_i f, of shape (n_samples, n_features); `gap` stands for a missing value."""
-        out = self._fill(np.empty(self.codes.shape, dtype), operators.apply_rows, [f], gap)
+        out = self._fill(np.empty(self.codes.shape, dtype), operators.apply_rows, f, gap)
         if self.scale is not None:
             out *= self.scale
         return out
@@ -426,77 +266,29 @@ class SampleOperator:
 
         With `knots`, see :func:`suquan.targets.knot_positions`, they are Bᵀ T_iᵀ w, of length n_knots.
         """
-        node, part, width = (_NO_NODE, _NO_PART, self.n_features) if knots is None else knots
+        p = self.n_features
+        node, part, width = (np.arange(p), np.zeros(p), p) if knots is None else knots
         out = np.empty((self.n_samples, width)) if out is None else out
-        w = self.unscale(w)
-        return self._fill(out, operators.adjoint_rows, [w], node, part)
+        return self._fill(out, operators.adjoint_rows, self.unscale(w), node, part)
 
     def scores(self, W: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Scores w_k·T_i f for the rows w_k of W, of shape (n_samples, n_weights).
 
-        Those of a sample do not depend on what else is scored. For several targets, the rows of f, the weights
-        of each target's copy lie side by side in W, and their scores are added.
+        Those of a sample do not depend on what else is scored: products and sums of its own row, no matrix
+        product. For several targets, the rows of f, the weights of each target's copy lie side by side in W,
+        and their scores are added.
         """
         targets = np.atleast_2d(f)
-        total = np.zeros((self.n_samples, len(W)))
         parts = np.split(self.unscale(W), len(targets), axis=1)
-        for part, target in zip(parts, targets, strict=True):
-            total += self._fill(np.empty_like(total), operators.score_rows, [part, target])
-        return total
 
-    def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """Σ_i c_i T_i f, of shape (n_features,), without the single terms."""
-        total = self._sum(False, c, f)
-        return total if self.scale is None else total * self.scale
-
-    def sum_adjoint(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """Σ_i c_i T_iᵀ w, of shape (n_features,), without the single terms."""
-        return self._sum(True, c, self.unscale(w))
-
-    def _sum(self, is_adjoint: bool, c: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        c = np.ascontiguousarray(c, dtype=np.float64)
-        vector = np.ascontiguousarray(vector, dtype=np.float64)
-
-        def sum_block(rows: slice) -> np.ndarray:
-            total = np.zeros(self.n_features)
-            operators.sum_rows(is_adjoint, c[rows], vector, *self._rows(rows), total)
+        def of_block(_: slice, block: SampleOperator) -> np.ndarray:
+            total = np.zeros((block.n_samples, len(W)))
+            for part, target in zip(parts, targets, strict=True):
+                values = replace(block, scale=None).apply(target)
+                total += np.stack([(values * w).sum(axis=1) for w in part], axis=1)
             return total
 
-        return sum_over_blocks(sum_block, self.codes.shape, n_jobs=self.n_jobs)
-
-    def sum_matrix(self, c: np.ndarray) -> np.ndarray:
-        """Σ_i c_i T_i, of shape (n_features, n_features), for samples without missing values."""
-        if not self.is_complete:
-            raise ValueError("the matrix is formed for complete samples only.")
-        flag, mask = code_masks(self.codes.dtype)
-        steps = np.zeros((self.n_features, self.n_features))
-        c = np.ascontiguousarray(c, dtype=np.float64)
-        operators.sum_operator_rows(c, self.codes, flag, mask, TIES[self.ties], steps)
-        np.cumsum(steps, axis=1, out=steps)
-        return steps if self.scale is None else steps * self.scale[:, None]
-
-    def column_moments(
-        self, s: np.ndarray, f: np.ndarray, centre: Any, W: Any = None
-    ) -> np.ndarray:
-        """:func:`column_moments` of the normalised samples T_i f, whatever the `scale`.
-
-        With several targets, the rows of f, those of the curves Σ_l w_kl·(T_i f_l) for weights W of the samples
-        as they are, with the targets side by side: of shape (3, n_weights, n_features).
-        """
-        F = np.ascontiguousarray(np.atleast_2d(f), dtype=np.float64)
-        curves = np.ones((1, *F.shape)) if f.ndim == 1 else np.reshape(W, (-1, *F.shape))
-        centres = np.zeros((len(curves), self.n_features)) + centre
-
-        def of_block(rows: slice) -> np.ndarray:
-            sums = np.zeros((3, *centres.shape))
-            operators.moment_rows(s[rows].copy(), F, curves, centres, *self._rows(rows), sums)
-            return sums
-
-        sums = sum(
-            over_blocks(of_block, self.codes.shape, n_jobs=self.n_jobs),
-            np.zeros((3, *centres.shape)),
-        )
-        return sums[:, 0] if f.ndim == 1 else sums
+        return np.concatenate([np.zeros((0, len(W))), *self._map_blocks(of_block)])
 
     def gap_scores(self, parts: np.ndarray) -> np.ndarray:
         """Σ_j parts_kj over the missing features j of every sample, of shape (n_samples, n_parts)."""
@@ -506,71 +298,121 @@ class SampleOperator:
             total[i] = parts[:, self.codes[i, self.n_observed[i] :] & mask].sum(axis=1)
         return total
 
-    def iter_ranks(self) -> Iterator[np.ndarray]:
-        """Ranks of a few samples at a time, from −1 to 1, of mean 0, ties averaged, NaN where missing."""
-        plain, levels = self._with_plain_ranks()
-        step = max(1, _CACHED_VALUES // self.n_features)
-        for start in range(0, self.n_samples, step):
-            yield plain.take(slice(start, start + step)).apply(levels, gap=np.nan)
-
-    def _with_plain_ranks(self) -> tuple[SampleOperator, np.ndarray]:
-        """Return the operator with averaged ties and no scale, and the ranks that it reads."""
+    def centred_ranks(self) -> np.ndarray:
+        """Ranks from −1 to 1, of mean 0 in every sample, ties averaged, NaN where a value is missing."""
         levels = (2.0 * np.arange(self.n_features) + 1.0) / self.n_features - 1.0
-        return replace(self, ties="average", scale=None), levels
+        return replace(self, ties="average", scale=None).apply(levels, gap=np.nan)
+
+    # -- sums over samples -------------------------------------------------------------------------------
+
+    def _map_blocks(
+        self, function: Callable[[slice, SampleOperator], np.ndarray]
+    ) -> Iterator[np.ndarray]:
+        """Results of `function` for the rows of each block and their operator, in order of blocks."""
+        plain = replace(self, n_jobs=1)
+        return over_blocks(
+            lambda rows: function(rows, plain.take(rows)), self.codes.shape, self.n_jobs
+        )
+
+    def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """Σ_i c_i T_i f, of shape (n_features,), without the single terms."""
+        parts = self._map_blocks(lambda rows, block: weighted_sum(c[rows], block.apply(f)))
+        return sum(parts, np.zeros(self.n_features))
+
+    def sum_adjoint(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Σ_i c_i T_iᵀ w, of shape (n_features,), without the single terms."""
+        parts = self._map_blocks(lambda rows, block: weighted_sum(c[rows], block.adjoint(w)))
+        return sum(parts, np.zeros(self.n_features))
+
+    def column_moments(
+        self, s: np.ndarray, f: np.ndarray, centre: Any, W: Any = None
+    ) -> np.ndarray:
+        """:func:`column_moments` of the normalised samples T_i f, whatever the `scale`.
+
+        With several targets, the rows of f, those of the curves Σ_l w_kl·(T_i f_l) for weights W of the samples
+        as they are, with the targets side by side: of shape (3, n_weights, n_features).
+        """
+        F = np.atleast_2d(f)
+        curves = np.ones((1, *F.shape)) if f.ndim == 1 else np.reshape(W, (-1, *F.shape))
+        shape = len(curves), self.n_features
+        centres = np.broadcast_to(centre, shape)
+        targets = list(zip(F, np.swapaxes(curves, 0, 1), strict=True))
+
+        def of_block(rows: slice, block: SampleOperator) -> np.ndarray:
+            unscaled = replace(block, scale=None)
+            values = reduce(
+                np.add,
+                (W_l[:, None] * unscaled.apply(f_l, gap=np.nan) for f_l, W_l in targets),
+            )
+            moments = [column_moments(A, s[rows], c) for A, c in zip(values, centres, strict=True)]
+            return np.stack(moments, axis=1)
+
+        sums = sum(self._map_blocks(of_block), np.zeros((3, *shape)))
+        return sums[:, 0] if f.ndim == 1 else sums
 
     def rank_sums(self) -> np.ndarray:
-        """Sums of the samples' ranks from −1 to 1, and how many samples have each feature, (2, n_features)."""
-        plain, levels = self._with_plain_ranks()
-        _, mask = code_masks(self.codes.dtype)
-        count = np.full(self.n_features, float(self.n_samples))
-        for i in np.flatnonzero(self.n_observed < self.n_features):
-            count[self.codes[i, self.n_observed[i] :] & mask] -= 1.0
-        return np.stack([plain.sum_apply(np.ones(self.n_samples), levels), count])
+        """Sums of the samples' centred ranks, and how many samples have each feature, (2, n_features)."""
+
+        def of_block(_: slice, block: SampleOperator) -> np.ndarray:
+            ranks, known = _known_ranks(block)
+            count = known.sum(axis=0) if known.ndim == 2 else np.full(self.n_features, len(ranks))
+            return np.stack([ranks.sum(axis=0), count])
+
+        return sum(self._map_blocks(of_block), np.zeros((2, self.n_features)))
 
     def rank_agreement(self, sums: np.ndarray, *, leave_out: bool) -> np.ndarray:
         """Correlation of every sample's ranks with mean ranks, and its share of ties, (n_samples, 2).
 
-        Parameters
-        ----------
-        sums : ndarray of shape (2, n_features)
-            Of :meth:`rank_sums`.
-        leave_out : bool
-            Whether the samples are part of the sums, so that each is left out of its own mean.
+        Where the samples are part of the `sums`, of :meth:`rank_sums`, each is left out of its own mean.
         """
-        parts = [_rank_agreement(ranks, sums, leave_out) for ranks in self.iter_ranks()]
+        parts = self._map_blocks(lambda _, block: _rank_agreement(block, sums, leave_out))
         return np.concatenate([np.empty((0, 2)), *parts])
+
+
+def weighted_sum(s: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """Σ_i s_i A_i over the rows of A; no product of BLAS, whose rounding depends on its threads."""
+    return np.einsum("i,ij->j", s, A)
 
 
 def column_moments(A: np.ndarray, s: np.ndarray, centre: Any) -> np.ndarray:
     """Σ_i s_i, Σ_i s_i d_ij and Σ_i s_i d_ij² for d = A − centre, NaN left out, of shape (3, n_features)."""
     d = A - centre
-    weights = np.where(np.isnan(d), 0.0, s[:, None])
-    d = np.nan_to_num(d)
-    return np.stack([weights.sum(axis=0), (weights * d).sum(axis=0), (weights * d**2).sum(axis=0)])
+    gaps = np.isnan(d)
+    total = np.full(d.shape[1], s.sum())
+    if gaps.any():
+        total = weighted_sum(s, ~gaps)
+        d[gaps] = 0.0
+    return np.stack([total, weighted_sum(s, d), np.einsum("i,ij,ij->j", s, d, d)])
 
 
-def _rank_agreement(ranks: np.ndarray, sums: np.ndarray, leave_out: bool) -> np.ndarray:
-    """:meth:`SampleOperator.rank_agreement` of the ranks of some samples."""
+def _known_ranks(operator: SampleOperator) -> tuple[np.ndarray, np.ndarray]:
+    """Centred ranks with 0 where a value is missing, and 1 where it is not: one row where none is."""
+    ranks = operator.centred_ranks()
+    if operator.is_complete:
+        return ranks, np.ones(operator.n_features)
     known = ~np.isnan(ranks)
-    if known.all() and np.all(sums[1] == sums[1][0]) and sums[1][0] > leave_out:
-        # Ranks of complete samples have the sum 0, so that dot products are enough.
-        total, squares, p = sums[0], np.einsum("ij,ij->i", ranks, ranks), ranks.shape[1]
-        own = squares if leave_out else 0.0
-        ab = ranks @ total - own
-        bb = total @ total - 2.0 * ab - own if leave_out else total @ total
-        ties = np.round(1.0 - squares * 3.0 * p / (p * p - 1.0), 12)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            r = ab / np.sqrt(squares * bb)
-        return np.column_stack([np.where(ties < 1.0, r, np.nan), ties])
-    a, m = np.where(known, ranks, 0.0), known.sum(axis=1)
-    total, count = (sums[0] - a, sums[1] - known) if leave_out else sums
-    both = known & (count > 0)
+    return np.where(known, ranks, 0.0), known * 1.0
+
+
+def _rank_agreement(operator: SampleOperator, sums: np.ndarray, leave_out: bool) -> np.ndarray:
+    """Compute :meth:`SampleOperator.rank_agreement` of some samples.
+
+    With a the ranks of a sample and b_j = c_j (total_j − a_j) the means of the others (−a_j only to leave the
+    sample out), all sums over the features that both have are dot products of 1, a and a² with vectors.
+    """
+    a, known = _known_ranks(operator)
+    total, n_others = sums[0], sums[1] - leave_out
+    c = np.divide(1.0, n_others, out=np.zeros(len(total)), where=n_others > 0)
+    has, mean, own = (c > 0) * 1.0, c * total, c * leave_out
+    squares = a * a
+    k, B, bb = (known @ np.stack([has, mean, mean * mean], axis=1)).T
+    A, ab, aB, abb = (a @ np.stack([has, mean, own, own * mean], axis=1)).T
+    aa, aab, aabb = (squares @ np.stack([has, own, own * c], axis=1)).T
+    m = operator.n_observed
     with np.errstate(divide="ignore", invalid="ignore"):
         untied = (m * m - 1.0) / (3.0 * m)  # Σ of m ranks squared
-        ties = np.where(m > 1, np.round(1.0 - (a * a).sum(axis=1) / untied, 12), 1.0)
-        a, b = a * both, np.where(both, total / count, 0.0)
-        k, A, B = both.sum(axis=1), a.sum(axis=1), b.sum(axis=1)
-        ab, aa, bb = ((x * y).sum(axis=1) for x, y in ((a, b), (a, a), (b, b)))
+        ties = np.where(m > 1, np.round(1.0 - squares.sum(axis=1) / untied, 12), 1.0)
+        B, ab, bb = B - aB, ab - aab, bb - 2.0 * abb + aabb
         r = (ab - A * B / k) / np.sqrt((aa - A * A / k) * (bb - B * B / k))
     return np.column_stack([np.where(ties < 1.0, r, np.nan), ties])
 
@@ -578,15 +420,8 @@ def _rank_agreement(ranks: np.ndarray, sums: np.ndarray, leave_out: bool) -> np.
 def training_ranks(operator: Any) -> dict[str, Any]:
     """Compute what :func:`suquan.check_samples` needs of ranked training samples.
 
-    Parameters
-    ----------
-    operator : SampleOperator or suquan._dask.problem.BlockOperator
-
-    Returns
-    -------
-    dict
-        "profile": mean rank of every feature, from −1 to 1; "correlations": smallest, 5% quantile and largest
-        of each sample's ranks with the mean of the others; "ties": largest share of ties.
+    "profile": mean rank of every feature, from −1 to 1; "correlations": smallest, 5% quantile and largest of
+    each sample's ranks with the mean of the others; "ties": largest share of ties.
     """
     total, count = sums = operator.rank_sums()
     r, ties = operator.rank_agreement(sums, leave_out=True).T

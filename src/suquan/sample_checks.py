@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from suquan._validation import row_names
 from suquan.alignment import align_features
 from suquan.objective import Splits
-from suquan.ranking import SampleOperator, row_names
+from suquan.ranking import SampleOperator
 
 __all__ = ["check_samples"]
 
@@ -121,7 +122,7 @@ def torn_duplicates(operator: SampleOperator, splits: Splits) -> np.ndarray:
     if lgamma(p + 1) < 2 * log(n) + 7:  # of p! orders, two would be equal in 1 of 1000 such data
         return np.empty((0, 2), np.intp)
     if n * n * p <= _MOST_PRODUCTS:
-        A = np.concatenate([np.nan_to_num(ranks) for ranks in operator.iter_ranks()])
+        A = np.nan_to_num(operator.centred_ranks())
         A /= np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-9)  # 0 without order
         pairs = np.argwhere(np.triu(A @ A.T >= _DUPLICATE, 1))
     else:

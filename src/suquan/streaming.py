@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from suquan._validation import check_choice
 from suquan.io import Table, TableWriter, iter_row_blocks
 from suquan.io._source import Tiles
 from suquan.preprocessing import quantile_normalize
-from suquan.ranking import MISSING, TIES, SampleOperator, check_choice
+from suquan.ranking import MISSING, TIES, SampleOperator
 from suquan.targets import (
     LEARNED,
     finite_target,

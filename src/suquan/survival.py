@@ -178,16 +178,8 @@ def concordance(y: Any, risk: Any, strata: Any = None, sample_weight: Any = None
 def baseline_hazard(outcome: Array, u: Array, s: Array) -> Array:
     """Breslow's cumulative baseline hazard: Σ over events up to a time of s_i / Σ_{j at risk} s_j exp(u_j).
 
-    Parameters
-    ----------
-    outcome : ndarray of shape (n_samples,), of :func:`as_outcome`
-    u, s : ndarray of shape (n_samples,)
-        Scores and weights.
-
-    Returns
-    -------
-    ndarray of shape (n_steps,), with the fields stratum, time and hazard
-        One row per stratum and time of an event, in this order.
+    Outcomes of :func:`as_outcome`, scores u and weights s come in; one row per stratum and time of an event, in
+    this order, with the fields stratum, time and hazard, goes out.
     """
     rows, strata = [], strata_of(outcome)
     for stratum in np.unique(strata):
@@ -209,19 +201,8 @@ def cumulative_hazard(
 ) -> Array:
     """Cumulative hazard of samples with the scores u at some times: exp(u) × the baseline of their stratum.
 
-    Parameters
-    ----------
-    of_strata, steps, hazards : ndarray of shape (n_steps,)
-        The fields of :func:`baseline_hazard`.
-    u : ndarray of shape (n_samples,)
-    times : array-like of shape (n_times,)
-        After the last event of a stratum the hazard stays what it was there.
-    strata : array-like of shape (n_samples,), default=None
-        Needed where the baseline has several.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_times)
+    The first three arguments are the fields of :func:`baseline_hazard`; `strata` are needed where it has
+    several. The result has the shape (n_samples, n_times).
     """
     times = _times(np.atleast_1d(times))
     known = np.unique(of_strata)
@@ -239,9 +220,13 @@ def cumulative_hazard(
     hazard = np.empty((len(u), len(times)))
     for stratum in np.unique(strata):
         own, at = strata == stratum, of_strata == stratum
-        place = np.searchsorted(steps[at], times, side="right")
-        hazard[own] = np.exp(u[own])[:, None] * np.append(0.0, hazards[at])[place]
+        hazard[own] = np.exp(u[own])[:, None] * _read_steps(steps[at], hazards[at], times)
     return hazard
+
+
+def _read_steps(steps: Array, hazards: Array, times: Array) -> Array:
+    """Hazard at some times: 0 before the first step, that of the last one after it."""
+    return np.append(0.0, hazards)[np.searchsorted(steps, times, side="right")]
 
 
 def exchange_labels(rng: np.random.Generator, labels: Array, groups: Array) -> Array:
@@ -266,14 +251,6 @@ def exchange_labels(rng: np.random.Generator, labels: Array, groups: Array) -> A
 
 def kaplan_meier(outcome: Array) -> tuple[Array, Array]:
     """Share of samples that are free of the event after each time of an event, from 1 at time 0.
-
-    Parameters
-    ----------
-    outcome : ndarray of shape (n_samples,), of :func:`as_outcome`
-
-    Returns
-    -------
-    times, shares : ndarray of shape (n_steps + 1,)
 
     Examples
     --------
@@ -325,18 +302,8 @@ class RiskGroups:
         """Thirds of the risks within each fold, equal risks in their order.
 
         The trend is Σ group × (event − cumulative hazard of the stratum at the sample's time): the score
-        test of Cox's model for the number of the group.
-
-        Parameters
-        ----------
-        outcome : ndarray of shape (n_samples,), of :func:`as_outcome`
-        tests : sequence of arrays
-            Samples of each fold.
-        risks : sequence of arrays
-            Their risks.
-        seed, n_permutations : int
-        groups : ndarray of shape (n_samples,), default=None
-            Groups of samples that belong together, such as patients; see :func:`exchange_labels`.
+        test of Cox's model for the number of the group. `tests` has the samples of each fold, `risks` their
+        risks, `groups` those that belong together, such as patients; see :func:`exchange_labels`.
         """
         group = np.full(len(outcome), -1)
         for rows, risk in zip(tests, risks, strict=True):
@@ -346,9 +313,8 @@ class RiskGroups:
         steps = baseline_hazard(tested, flat, flat + 1.0)
         hazard = np.zeros(len(tested))
         for stratum in np.unique(strata):
-            own, at = strata == stratum, steps["stratum"] == stratum
-            place = np.searchsorted(steps["time"][at], tested["time"][own], side="right")
-            hazard[own] = np.append(0.0, steps["hazard"][at])[place]
+            own, at = strata == stratum, steps[steps["stratum"] == stratum]
+            hazard[own] = _read_steps(at["time"], at["hazard"], tested["time"][own])
         residual = np.zeros(len(outcome))
         residual[group >= 0] = tested["event"] - hazard
         all_strata = strata_of(outcome)

@@ -21,13 +21,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from suquan.prox import (
-    SmoothNondecreasingProx,
-    SmoothProx,
-    project_bounded,
-    project_bounded_nondecreasing,
-    project_nondecreasing,
-)
+from suquan.prox import SmoothNondecreasingProx, SmoothProx
 
 __all__ = [
     "TARGET_SETS",
@@ -98,28 +92,23 @@ class Bounded(ConvexTargets):
     name = "f0"
 
     @cached_property
-    def _smooth(self) -> SmoothProx:
+    def _solve(self) -> SmoothNondecreasingProx:
+        """Prox that starts from its last answer: every :meth:`at` has one of its own."""
         return SmoothProx(bounded=True)
 
     def prox(self, z: Vector, step: float) -> Vector:
-        """Smooth, and shrink into the ball."""
-        c = step * self.smoothness
-        return _centred(self._smooth(z, c) if c > 0.0 else project_bounded(z))
+        """Minimiser of ½‖f − z‖² + step · penalty(f) over the set."""
+        return _centred(self._solve(z, step * self.smoothness))
 
 
-class BoundedNondecreasing(ConvexTargets):
+class BoundedNondecreasing(Bounded):
     """Non-decreasing, with mean square at most 1: "bnd"."""
 
     name = "bnd"
 
     @cached_property
-    def _smooth(self) -> SmoothNondecreasingProx:
+    def _solve(self) -> SmoothNondecreasingProx:
         return SmoothNondecreasingProx(bounded=True)
-
-    def prox(self, z: Vector, step: float) -> Vector:
-        """Smooth among the non-decreasing, and shrink into the ball."""
-        c = step * self.smoothness
-        return _centred(self._smooth(z, c) if c > 0.0 else project_bounded_nondecreasing(z))
 
 
 class JointNondecreasing(BoundedNondecreasing):
@@ -128,19 +117,14 @@ class JointNondecreasing(BoundedNondecreasing):
     name = "joint"
 
 
-class Nondecreasing(BoundedNondecreasing):
+class Nondecreasing(Bounded):
     """Non-decreasing of any size: "spav"."""
 
     name = "spav"
 
     @cached_property
-    def _smooth(self) -> SmoothNondecreasingProx:
+    def _solve(self) -> SmoothNondecreasingProx:
         return SmoothNondecreasingProx()
-
-    def prox(self, z: Vector, step: float) -> Vector:
-        """Smooth among the non-decreasing."""
-        c = step * self.smoothness
-        return _centred(self._smooth(z, c) if c > 0.0 else project_nondecreasing(z))
 
 
 def _centred(f: Vector) -> Vector:

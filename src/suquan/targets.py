@@ -5,15 +5,17 @@ Normalisers, models, plots and the command line call this.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from suquan._blocks import for_each_block, sum_over_blocks
+from suquan._blocks import for_each_block, over_blocks
 from suquan._kernels import operators
-from suquan.ranking import SampleOperator, as_rows, code_masks, fill_masked, kernel_dtype
+from suquan._validation import fill_masked
+from suquan.ranking import SampleOperator, as_rows, code_masks, kernel_dtype, weighted_sum
 
 LEARNED = ("median", "mean", "approximate_median")
 
@@ -109,14 +111,24 @@ def make_target_quantiles(target: Any, n_features: int) -> np.ndarray:
     if not is_integer or n_features < 1:
         raise ValueError(f"n_features must be a positive integer; got {n_features!r}.")
     if isinstance(target, str):
-        if target not in NAMED:
-            known = ", ".join(repr(name) for name in NAMED)
-            raise ValueError(
-                f"unknown target {target!r}; the named targets are {known}. A scipy.stats "
-                "distribution, a callable on (0, 1) or an array of quantiles will do too."
-            )
+        _check_name("target", target, NAMED)
         return np.array(NAMED[target](grid(n_features)))
-    values = _given_quantiles(target, n_features)
+    inverse = _inverse(target)
+    if inverse is None:
+        values = read_at_grid(_as_vector(target), n_features)
+    else:
+        values = np.array(inverse(grid(n_features)), dtype=np.float64)
+        if values.shape != (n_features,):
+            raise ValueError(
+                f"the target must give one quantile per probability: {n_features} were asked "
+                f"for, an array of shape {values.shape} came. Make it work on arrays."
+            )
+    if not np.all(np.isfinite(values)):
+        bad = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise ValueError(
+            f"target quantiles must be finite numbers; value {bad} is {values[bad]}. "
+            "Give quantiles without NaN and infinities."
+        )
     if np.any(np.diff(values) < 0):
         warnings.warn(
             "the target quantiles are not non-decreasing: normalised samples will not keep the order "
@@ -127,25 +139,26 @@ def make_target_quantiles(target: Any, n_features: int) -> np.ndarray:
     return values
 
 
-def _given_quantiles(target: Any, n_features: int) -> np.ndarray:
-    """Quantiles of a distribution, callable or array that the user gave."""
-    inverse = _inverse(target)
-    if inverse is not None:
-        values = np.array(inverse(grid(n_features)), dtype=np.float64)
-        if values.shape != (n_features,):
-            raise ValueError(
-                f"the target must give one quantile per probability: {n_features} were asked "
-                f"for, an array of shape {values.shape} came. Make it work on arrays."
-            )
-    else:
-        values = read_at_grid(_as_vector(target), n_features)
-    if not np.all(np.isfinite(values)):
-        bad = int(np.flatnonzero(~np.isfinite(values))[0])
+def resolve_target(target: Any, n_features: int) -> np.ndarray:
+    """Target that does not look at the data, one value per feature; arrays must have that length."""
+    if isinstance(target, str):
+        _check_name("target_quantiles", target, (*LEARNED, *NAMED))
+    elif _inverse(target) is None and (n_values := _as_vector(target).size) != n_features:
         raise ValueError(
-            f"target quantiles must be finite numbers; value {bad} is {values[bad]}. "
-            "Give quantiles without NaN and infinities."
+            f"target_quantiles has {n_values} values but X has {n_features} features; give one "
+            "per feature, a name such as 'normal', or "
+            f"make_target_quantiles(target_quantiles, {n_features})."
         )
-    return values
+    return make_target_quantiles(target, n_features)
+
+
+def _check_name(parameter: str, name: str, known: Iterable[str]) -> None:
+    """Raise a ValueError that lists the known names unless `name` is one of them."""
+    if name not in known:
+        raise ValueError(
+            f"unknown {parameter} {name!r}; known names are {', '.join(map(repr, known))}. A scipy.stats "
+            "distribution, a callable on (0, 1) or an array of quantiles will do too."
+        )
 
 
 def _inverse(target: Any) -> Any:
@@ -180,25 +193,6 @@ def read_at_grid(values: np.ndarray, n: int) -> np.ndarray:
     return np.interp(grid(n), grid(values.size), values)
 
 
-def resolve_target(target: Any, n_features: int) -> np.ndarray:
-    """Target that does not look at the data, one value per feature; arrays must have that length."""
-    if isinstance(target, str) and target not in NAMED:
-        known = ", ".join(repr(name) for name in (*LEARNED, *NAMED))
-        raise ValueError(
-            f"unknown target_quantiles {target!r}; known names are {known}. A scipy.stats "
-            "distribution, a callable on (0, 1) or an array with one value per feature will do too."
-        )
-    if not isinstance(target, str) and _inverse(target) is None:
-        n_values = _as_vector(target).size
-        if n_values != n_features:
-            raise ValueError(
-                f"target_quantiles has {n_values} values but X has {n_features} features; give one "
-                "per feature, a name such as 'normal', or "
-                f"make_target_quantiles(target_quantiles, {n_features})."
-            )
-    return make_target_quantiles(target, n_features)
-
-
 def learn_target(
     X: np.ndarray,
     target: str,
@@ -213,16 +207,8 @@ def learn_target(
     Samples with missing values enter with their interpolated quantiles; samples with weight 0 or without any
     observed value do not enter. In memory the approximate median is the median.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    target : {"mean", "median", "approximate_median"}
-    operator : SampleOperator, default=None
-        The samples ranked, where they are already; `missing` and `n_jobs` are then the operator's.
-    sample_weight : ndarray of shape (n_samples,), default=None
-    missing : {"error", "ignore"}, default="error"
-    n_jobs : int, default=None
-        Threads. The result does not depend on it.
+    `operator` has the ranks of the samples, where they are known; `missing` and `n_jobs` are then its own. The
+    result does not depend on the number of threads.
     """
     if operator is None:
         operator = SampleOperator.from_samples(X, missing=missing, n_jobs=n_jobs)
@@ -235,22 +221,19 @@ def learn_target(
     return finite_target(median_rows(sort_samples(X, operator), weights, operator.n_jobs), "median")
 
 
-def _to_sort(X: np.ndarray, operator: SampleOperator, rows: slice) -> tuple:
-    """First arguments of the kernels that read sorted samples."""
-    _, mask = code_masks(operator.codes.dtype)
-    values = as_rows(X[rows], kernel_dtype(X.dtype))
-    return values, operator.codes[rows], mask, operator.n_observed[rows]
-
-
 def sort_samples(X: np.ndarray, operator: SampleOperator) -> np.ndarray:
     """Samples with their values sorted, of shape (n_samples, n_features).
 
     Samples with missing values have their interpolated quantiles, those without any value NaN.
     """
     ordered = np.empty(X.shape, kernel_dtype(X.dtype))
+    _, mask = code_masks(operator.codes.dtype)
 
     def sort_block(rows: slice) -> None:
-        operators.sort_rows(*_to_sort(X, operator, rows), ordered[rows])
+        values = as_rows(X[rows], ordered.dtype)
+        operators.sort_rows(
+            values, operator.codes[rows], mask, operator.n_observed[rows], ordered[rows]
+        )
 
     for_each_block(sort_block, X.shape, operator.n_jobs)
     return ordered
@@ -293,15 +276,15 @@ def _weighted_medians(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _mean_rows(X: np.ndarray, operator: SampleOperator, weights: np.ndarray) -> np.ndarray:
-    """Weighted mean of the sorted samples."""
+    """Weighted mean of the sorted samples, of which none is without values where its weight is positive."""
 
     def total(weights: np.ndarray) -> np.ndarray:
         def sum_block(rows: slice) -> np.ndarray:
-            part = np.zeros(X.shape[1])
-            operators.sum_sorted_rows(*_to_sort(X, operator, rows), weights[rows], part)
-            return part
+            used = np.flatnonzero(weights[rows]) + rows.start
+            ordered = sort_samples(X[used], replace(operator.take(used), n_jobs=1))
+            return weighted_sum(weights[used], ordered)
 
-        return sum_over_blocks(sum_block, X.shape, operator.n_jobs)
+        return sum(over_blocks(sum_block, X.shape, operator.n_jobs), np.zeros(X.shape[1]))
 
     with np.errstate(over="ignore", invalid="ignore"):
         f = total(weights) / weights.sum()
@@ -324,11 +307,7 @@ def finite_target(f: np.ndarray, name: str) -> np.ndarray:
 def knot_positions(n_features: int, n_knots: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Where every place reads the knots: f_j = (1 − part_j)·g[node_j] + part_j·g[node_j + 1].
 
-    Returns
-    -------
-    node : ndarray of shape (n_features,), int64
-    part : ndarray of shape (n_features,)
-    n_knots : int
+    `node`, integers, and `part`, both of shape (n_features,), and the number of knots go out.
     """
     position = np.clip(grid(n_features) * n_knots - 0.5, 0.0, n_knots - 1.0)
     node = position.astype(np.int64)

@@ -29,7 +29,8 @@ from suquan._dask.collections import (
     readable_errors,
 )
 from suquan._dask.journal import Journal
-from suquan.ranking import RANKED_DTYPES, SampleOperator
+from suquan._validation import RANKED_DTYPES
+from suquan.ranking import SampleOperator
 
 Arrays = list[np.ndarray]
 

@@ -211,7 +211,7 @@ def block_weights(sample_weight: Any, X: Any) -> Any:
         return None
     import dask.array as da
 
-    from suquan.ranking import check_sample_weight  # not needed to open files
+    from suquan._validation import check_sample_weight  # not needed to open files
 
     if not is_dask_array(sample_weight):
         rows = np.broadcast_to(np.zeros(1), (X.shape[0], 1))  # stands for X, and takes no memory

@@ -13,7 +13,7 @@ from suquan._blocks import as_numpy
 from suquan._dask.blocks import BlockRows, Blocks, Labels, RankedBlock
 from suquan._dask.collections import RowBlock, check_row_blocks, map_row_blocks, take_rows
 from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
-from suquan._dask.preprocessing import check_new_blocks, learn
+from suquan._dask.preprocessing import check_new_blocks, learn, transform_blocks
 from suquan._dask.problem import BlockedProblem, BlockOperator
 from suquan.fitting import (
     Settings,
@@ -122,26 +122,20 @@ def _journal(settings: Settings, blocks: Blocks, y, weights, splits) -> Journal 
 # -- predictions --------------------------------------------------------------------------------------
 
 
-def lazily(estimator: Any, method: str, X: Any, n_columns: int | None, dtype: Any) -> Any:
-    """Dask array of what a fitted estimator's method gives, block by block.
-
-    Parameters
-    ----------
-    estimator : estimator
-    method : str
-    X : dask.array.Array
-    n_columns : int or None
-        Columns of the result; None for a vector.
-    dtype : dtype
-        Of the result.
-    """
+def lazily(estimator: Any, method: str, X: Any) -> Any:
+    """Dask array of what an estimator's method gives, block by block; one sample shows its shape and type."""
+    if method == "transform":
+        return transform_blocks(estimator, X)
     X = check_new_blocks(estimator, X)
-    nothing = np.empty((0, 1 if n_columns is None else n_columns), dtype)
+    nameless = copy.copy(estimator)
+    nameless.__dict__.pop("feature_names_in_", None)
+    example = getattr(nameless, method)(np.arange(X.shape[1], dtype=np.float64)[None])
+    nothing = np.reshape(example, (1, -1))[:0]
     predicted = map_row_blocks(
-        _predict_block, X, dtype=dtype, width=nothing.shape[1],
+        _predict_block, X, dtype=nothing.dtype, width=nothing.shape[1],
         fitted=copy.copy(estimator), method=method, nothing=nothing,
     )  # fmt: skip
-    return predicted[:, 0] if n_columns is None else predicted
+    return predicted[:, 0] if example.ndim == 1 else predicted
 
 
 def _predict_block(

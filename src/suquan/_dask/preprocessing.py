@@ -15,15 +15,8 @@ from suquan._dask.collections import (
     compute,
     map_row_blocks,
 )
-from suquan.ranking import (
-    MISSING,
-    RANKED_DTYPES,
-    TIES,
-    SampleOperator,
-    check_choice,
-    check_fits,
-    kernel_dtype,
-)
+from suquan._validation import RANKED_DTYPES, check_choice
+from suquan.ranking import MISSING, TIES, SampleOperator, check_fits, kernel_dtype
 from suquan.ranking import normalize as normalize_ranked
 from suquan.targets import (
     MEDIAN_ERROR,

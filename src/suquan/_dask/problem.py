@@ -90,10 +90,6 @@ class BlockOperator:
         self.blocks.scale(scale)
         return BlockOperator(self.blocks, scale)
 
-    def sum_matrix(self, c: np.ndarray) -> np.ndarray:
-        """Σ_i c_i T_i, in one pass."""
-        return self.blocks.sum(contrast_sums, c, "sum_matrix", [()])[0]
-
     def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Σ_i c_i T_i f, in one pass, for the contrast c of :meth:`BlockedProblem.class_contrast`."""
         return self.blocks.sum(contrast_sums, c, "sum_apply", [(f,)])[0]

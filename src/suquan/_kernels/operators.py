@@ -72,30 +72,23 @@ def block_end(code, flag, start, n_observed):
 def average_blocks(values, code, flag, n_observed):
     """Replace the values of each tied block by their mean.
 
-    The mean is kept inside the block's range, so that rounding does not change equal numbers. No branch depends
-    on where blocks end: short ones would cost twice the time. Where a sum overflows, all are taken again of
-    small multiples.
+    Shares of the differences from the first are added: equal values keep theirs, and no sum of huge values
+    overflows. The mean stays inside the block's range, so that rounding does not change the order.
     """
-    means = np.empty(n_observed)
-    for scale in (1.0, 2.0**-32):
-        first, total, lowest, highest = 0, 0.0, 0.0, 0.0
-        is_finite = True
-        for k in range(n_observed):
-            value = values[k]
-            tied = (code[k] & flag) != 0
-            first = first if tied else k
-            total = scale * value + (total if tied else 0.0)
-            lowest = min(value, lowest if tied else value)
-            highest = max(value, highest if tied else value)
-            mean = total / (k - first + 1) / scale
-            means[first] = min(max(mean, lowest), highest)  # the last one of a block stays
-            is_finite &= abs(total) < np.inf
-        if is_finite:
-            break
-    first = 0
-    for k in range(n_observed):
-        first = first if (code[k] & flag) != 0 else k
-        values[k] = means[first]
+    start = 0
+    while start < n_observed:
+        end = block_end(code, flag, start, n_observed)
+        if end - start > 1:
+            first, share = values[start], 1.0 / (end - start)
+            mean, lowest, highest = first, first, first
+            for k in range(start + 1, end):
+                value = values[k]
+                mean += share * value - share * first
+                lowest, highest = min(lowest, value), max(highest, value)
+            mean = min(max(mean, lowest), highest)
+            for k in range(start, end):
+                values[k] = mean
+        start = end
 
 
 @kernel
@@ -146,149 +139,44 @@ def add_places(values, code, flag, n_observed, rule, g):
 
 
 @kernel
-def apply_row(f, code, flag, mask, n_observed, has_ties, rule, gap, values, out):
-    """Write the sample T f to `out`, with `gap` for missing values; `values` is float64 working space."""
-    read = f
-    if n_observed < code.size or (has_ties and rule != FIRST):
-        read_places(f, code, flag, n_observed, rule, values)
-        read = values
-    for r in range(n_observed):
-        out[uint64(code[r] & mask)] = read[r]
-    for r in range(n_observed, code.size):
-        out[uint64(code[r] & mask)] = gap
-
-
-@kernel
-def adjoint_row(w, code, flag, mask, n_observed, has_ties, rule, values, out):
-    """Write Tᵀ w to `out`; `values` is float64 working space."""
-    if n_observed == code.size and (rule == FIRST or not has_ties):
-        for r in range(code.size):
-            out[r] = w[uint64(code[r] & mask)]
-        return
-    for r in range(n_observed):
-        values[r] = w[uint64(code[r] & mask)]
-    for r in range(code.size):
-        out[r] = 0.0
-    add_places(values, code, flag, n_observed, rule, out)
-
-
-@kernel
-def fold_to_knots(row, node, part, knots):
-    """Adjoint of reading the knots at every place; `knots` has one entry more than there are knots."""
-    for k in range(knots.size):
-        knots[k] = 0.0
-    for j in range(row.size):
-        k = node[j]
-        knots[k] += (1.0 - part[j]) * row[j]
-        knots[k + 1] += part[j] * row[j]
-
-
-@kernel
 def apply_rows(f, codes, flag, mask, n_observed, has_ties, rule, gap, out):
-    """Rows T_i f of coded samples, each scattered to a row that stays in the cache, then copied."""
+    """Write the samples T_i f, with `gap` for missing values; a row is scattered in the cache, then copied."""
     values, row = np.empty(f.size), np.empty(f.size)
     for i in range(codes.shape[0]):
-        apply_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, gap, values, row)
-        goal = out[i]
+        code, m, goal = codes[i], n_observed[i], out[i]
+        read = f
+        if m < code.size or (has_ties[i] and rule != FIRST):
+            read_places(f, code, flag, m, rule, values)
+            read = values
+        for r in range(code.size):
+            row[uint64(code[r] & mask)] = read[r] if r < m else gap
         for j in range(row.size):
             goal[j] = row[j]
 
 
 @kernel
 def adjoint_rows(w, codes, flag, mask, n_observed, has_ties, rule, node, part, out):
-    """Rows T_iᵀ w of coded samples, or Bᵀ T_iᵀ w where `node` is not empty.
-
-    Place j then reads (1 − part)·g[node] + part·g[node + 1], and a row has one entry per knot.
-    """
+    """Write the rows Bᵀ T_iᵀ w, where place j reads (1 − part_j)·g[node_j] + part_j·g[node_j + 1]."""
     values, row = np.empty(w.size), np.empty(w.size)
-    knots = np.empty(out.shape[1] + 1)
+    knots = np.empty(out.shape[1] + 1)  # the last one only ever gets 0
     for i in range(codes.shape[0]):
-        adjoint_row(w, codes[i], flag, mask, n_observed[i], has_ties[i], rule, values, row)
-        found = row
-        if node.size > 0:
-            fold_to_knots(row, node, part, knots)
-            found = knots
-        goal = out[i]
-        for j in range(goal.size):
-            goal[j] = found[j]
-
-
-@kernel
-def sum_rows(is_adjoint, c, vector, codes, flag, mask, n_observed, has_ties, rule, total):
-    """Add Σ_i c_i T_i f to `total`, with f the `vector`, or Σ_i c_i T_iᵀ w, with w the `vector`."""
-    values, row = np.empty(vector.size), np.empty(vector.size)
-    for i in range(codes.shape[0]):
-        code, m, tied = codes[i], n_observed[i], has_ties[i]
-        if is_adjoint:
-            adjoint_row(vector, code, flag, mask, m, tied, rule, values, row)
-        else:
-            apply_row(vector, code, flag, mask, m, tied, rule, 0.0, values, row)
-        for j in range(row.size):
-            total[j] += c[i] * row[j]
-
-
-@kernel
-def sum_operator_rows(c, codes, flag, mask, rule, steps):
-    """Add the steps along each row of Σ_i c_i T_i to `steps`; its sums along the rows are the matrix.
-
-    For complete samples. An entry that reads the mean of f over the places a … e − 1 is a row that is constant
-    there: one step up at a and one down at e, however long the block.
-    """
-    n_features = codes.shape[1]
-    for i in range(codes.shape[0]):
-        code = codes[i]
-        start = 0
-        while start < n_features:
-            end = start + 1
-            if rule != FIRST:
-                end = block_end(code, flag, start, n_features)
-            low, high = start, end
-            if rule == MEAN_RANK:  # the one or two places in the middle
-                low, high = (start + end - 1) // 2, (start + end) // 2 + 1
-            value = c[i] / (high - low)
-            for r in range(start, end):
-                j = code[r] & mask
-                steps[j, low] += value
-                if high < n_features:
-                    steps[j, high] -= value
-            start = end
-
-
-@kernel
-def score_rows(W, f, codes, flag, mask, n_observed, has_ties, rule, out):
-    """Scores w_k·T_i f of coded samples, summed feature by feature: a row's score is its own."""
-    values, row = np.empty(f.size), np.empty(f.size)
-    for i in range(codes.shape[0]):
-        apply_row(f, codes[i], flag, mask, n_observed[i], has_ties[i], rule, 0.0, values, row)
-        for k in range(W.shape[0]):
-            w = W[k]
-            total = 0.0
-            for j in range(row.size):
-                total += w[j] * row[j]
-            out[i, k] = total
-
-
-@kernel
-def moment_rows(s, F, W, centre, codes, flag, mask, n_observed, has_ties, rule, sums):
-    """Add Σ_i s_i, Σ_i s_i d_i and Σ_i s_i d_i² of every feature to the rows of `sums`, a plane per curve.
-
-    d_i = Σ_l W[k, l]·(T_i F[l]) − centre[k], over the samples that have the feature.
-    """
-    values, rows = np.empty(F.shape[1]), np.empty(F.shape)
-    for i in range(codes.shape[0]):
-        code, m, tied = codes[i], n_observed[i], has_ties[i]
-        for t in range(F.shape[0]):
-            apply_row(F[t], code, flag, mask, m, tied, rule, np.nan, values, rows[t])
-        for k in range(W.shape[0]):
-            d = -centre[k]
-            for t in range(F.shape[0]):
-                d += W[k, t] * rows[t]
-            for j in range(d.size):
-                weight = 0.0 if np.isnan(d[j]) else s[i]
-                value = 0.0 if np.isnan(d[j]) else d[j]
-                sums[0, k, j] += weight
-                sums[1, k, j] += weight * value
-                sums[2, k, j] += weight * value * value
+        code, m, goal = codes[i], n_observed[i], out[i]
+        for r in range(m):
+            values[r] = w[uint64(code[r] & mask)]
+        found = values
+        if m < code.size or (has_ties[i] and rule != FIRST):
+            for r in range(code.size):
+                row[r] = 0.0
+            add_places(values, code, flag, m, rule, row)
+            found = row
+        for k in range(knots.size):
+            knots[k] = 0.0
+        for j in range(found.size):
+            k = node[j]
+            knots[k] += (1.0 - part[j]) * found[j]
+            knots[k + 1] += part[j] * found[j]
+        for k in range(goal.size):
+            goal[k] = knots[k]
 
 
 @kernel
@@ -303,18 +191,6 @@ def sort_rows(X, codes, mask, n_observed, out):
             for r in range(goal.size):
                 position = node_position(r, goal.size, m)
                 goal[r] = read_between(ordered, position) if m > 0 else np.nan
-
-
-@kernel
-def sum_sorted_rows(X, codes, mask, n_observed, weights, total):
-    """Add the weighted sorted rows of `X` to `total`; rows without any value add nothing."""
-    row = np.empty((1, codes.shape[1]))
-    for i in range(codes.shape[0]):
-        if n_observed[i] > 0:
-            one = slice(i, i + 1)
-            sort_rows(X[one], codes[one], mask, n_observed[one], row)
-            for r in range(total.size):
-                total[r] += weights[i] * row[0, r]
 
 
 # -- sorting ----------------------------------------------------------------------------------------
@@ -347,10 +223,7 @@ def key_at(bits, j, is_float):
 
 @kernel
 def sort_words(words, spare, counts):
-    """Sort `words` by all bits but those of the position; stable.
-
-    Returns the sorted words and the other array, of which each may be either of the two.
-    """
+    """Sort `words` by all bits but those of the position; stable. Gives the sorted array, then the other."""
     size = words.size
     width, n_digits = (8, 5) if size <= _SHORT else (11, 3)
     n_values = 1 << width
@@ -415,14 +288,8 @@ def read_keys(bits, is_float, words, keys):
 def order_row(bits, is_float, words, spare, counts):
     """Sort one row; the last three arguments are working space.
 
-    Returns
-    -------
-    words : array of uint64, shape (n_features,)
-        Its lowest 31 bits are the positions of the sorted values.
-    keys : array of uint64, shape (n_features,)
-        Equal where the sorted values are.
-    n_observed : int
-        Number of values that are not NaN; these come first.
+    Words, whose lowest 31 bits are the positions of the sorted values, keys that are equal where these are, and
+    the number of values that are not NaN, which come first, go out.
     """
     size = bits.size
     n_missing = 0
@@ -474,11 +341,3 @@ def encode_rows(bits, is_float, flag, codes, n_observed, has_ties):
             code[r] |= tie
         n_observed[i] = m
         has_ties[i] = found != none
-
-
-@kernel
-def invert_rows(order, ranks):
-    """Write the inverse permutation of every row of `order` to `ranks`."""
-    for i in range(order.shape[0]):
-        for r in range(order.shape[1]):
-            ranks[i, uint64(order[i, r])] = r

@@ -37,13 +37,7 @@ def solve_blocks(kappa, starts, sums):
 
     An eliminated block lives on in its neighbour's mass m, to which it adds κ m / (m + κ): all terms are
     positive, so that nothing cancels however large κ is. The steps come out directly, not as differences of
-    rounded values.
-
-    Returns
-    -------
-    f : ndarray of shape (n_blocks,)
-    steps : ndarray of shape (n_blocks,)
-        f[b + 1] − f[b]; the last one is 0.
+    rounded values: f and f[b + 1] − f[b], with a last step of 0, of shape (n_blocks,).
     """
     n_blocks = sums.shape[0]
     f, steps, take = np.empty(n_blocks), np.zeros(n_blocks), np.empty(n_blocks)
@@ -87,25 +81,9 @@ def _next_blocks(y, kappa, starts, f, steps, may_split):
 def find_blocks(y, kappa, starts, max_passes):
     """Minimise ½‖f − y‖² + (κ/2) Σ_j (f[j+1] − f[j])² over non-decreasing f, from some blocks.
 
-    Parameters
-    ----------
-    y : float64 ndarray of shape (p,)
-    kappa : float
-        Finite, ≥ 0; κ + p must not overflow.
-    starts : int64 ndarray of shape (n_blocks + 1,)
-        First entry of each block to start from, and p.
-    max_passes : int
-        p + 1 always suffice: one first pass, at most p − 1 that merge, one that changes nothing.
-
-    Returns
-    -------
-    starts : int64 ndarray
-        Blocks of the minimiser.
-    f : float64 ndarray
-        Its value on each block.
-    passes : int
-    finished : bool
-        Whether `max_passes` sufficed.
+    `starts` has the first entry of each block to start from, and p; κ + p must not overflow. p + 1 passes
+    always suffice: one first pass, at most p − 1 that merge, one that changes nothing. The starts of the
+    minimiser's blocks, its value on each, the number of passes, and whether `max_passes` sufficed go out.
     """
     passes = 0
     while True:

@@ -10,13 +10,11 @@ from suquan.persistence import read_model
 
 def run(options: Export, output: Output) -> None:
     """Write the model of a file to a new folder."""
-    if not options.out.resolve().parent.is_dir():
-        raise TableError(
-            f"{options.out}: there is no folder {options.out.resolve().parent}; make it first"
-        )
+    parent = options.out.resolve().parent
+    if not parent.is_dir():
+        raise TableError(f"{options.out}: there is no folder {parent}; make it first")
     file = read_model(options.model)
-    names = class_names(file) or None
-    summary = jsonable(file.summary)
+    names, summary = class_names(file) or None, jsonable(file.summary)
     folder = export_model(file.estimator, options.out, class_names=names, summary=summary)
     files = sorted(path.name for path in folder.iterdir())
     output.say(f"{folder}: {', '.join(files)}")

@@ -15,28 +15,19 @@ TARGET = ("target", "share", "singular_value", "nearest", "distance")  # in the 
 HIDDEN = {"class_names", "class_counts", "label_options"}  # told in other words
 
 
-def _calibration(model: Any) -> dict[str, Any]:
-    """How probabilities follow from scores, where that was learned: the kind, and its numbers."""
-    found = getattr(model, "calibration_", None) or {}
-    numbers = {k: v for k, v in found.items() if np.ndim(v) == 0 and k != "kind"}
-    told = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
-    return {"calibration": f"{found['kind']} {told}".strip()} if found else {}
-
-
 def run(options: Inspect, output: Output) -> None:
     """Show what a model file holds."""
     file = read_model(options.model)
-    model = file.estimator
+    model, names, summary = file.estimator, class_names(file), file.summary
     output.say(f"{options.model}: {type(model).__name__}", strong=True)
     output.say("written by " + ", ".join(f"{name} {v}" for name, v in file.versions.items()))
-    names = class_names(file)
-    counts = file.summary.get("class_counts", {})
+    counts: Any = summary.get("class_counts")
     counts = counts if isinstance(counts, dict) else {}
     told = [f"{n} ({counts[n]:,} samples)" if type(counts.get(n)) is int else n for n in names]
     if names:
         output.say(f"classes {', '.join(told)}")
     facts = {
-        **{key: value for key, value in file.summary.items() if key not in HIDDEN},
+        **{key: value for key, value in summary.items() if key not in HIDDEN},
         "ties": model.ties,
         "missing": model.missing,
         **_calibration(model),
@@ -49,7 +40,8 @@ def run(options: Inspect, output: Output) -> None:
     if targets:
         rows = [[k, f"{share:.2%}", *rest] for k, share, *rest in targets]
         columns = ["target", "share of the norm", "singular value", "nearest", "distance"]
-        output.table(columns, rows, title=f"targets of {model.n_features_in_:,} values")
+        output.say(f"targets of {model.n_features_in_:,} values", strong=True)
+        output.table(columns, rows)
     else:
         output.say(
             f"target: {len(model.target_quantiles_):,} values, nearest to the {nearest} distribution "
@@ -58,25 +50,29 @@ def run(options: Inspect, output: Output) -> None:
     top = largest_weights(model, options.top) if hasattr(model, "coef_") else []
     if top:
         weights = ["weight"] if len(names) <= 2 else [f"weight {name}" for name in names]
-        rows = [[name, *values, f"{share:.2%}"] for name, values, share in top]
+        shown = [[name, *values, f"{share:.2%}"] for name, values, share in top]
         several = getattr(model, "n_targets_", 1) > 1
-        title = "largest weights" + ", summed over targets" * several
-        output.table(["feature", *weights, "share of all"], rows, title=title)
+        output.say("largest weights" + ", summed over targets" * several, strong=True)
+        output.table(["feature", *weights, "share of all"], shown)
     for note in file.notes:
         output.say(f"note: {note}")
-    parameters = {
-        key: value if isinstance(value, str | int | float | bool | list | None) else str(value)
-        for key, value in model.get_params(deep=False).items()
-    }
     output.keep(
         estimator=type(model).__name__,
         versions=file.versions,
         classes=names,
-        summary=file.summary,
-        parameters=parameters,
+        summary=summary,
+        parameters=model.get_params(deep=False),
         n_features=model.n_features_in_,
         nearest_target={"name": nearest, "distance": distance},
         targets=[dict(zip(TARGET, row, strict=True)) for row in targets],
         top_features=[{"feature": name, "weights": values} for name, values, _ in top],
         notes=file.notes,
     )
+
+
+def _calibration(model: Any) -> dict[str, str]:
+    """Tell how probabilities follow from scores, where that was learned: the kind, and its numbers."""
+    found = getattr(model, "calibration_", None) or {}
+    numbers = {k: v for k, v in found.items() if np.ndim(v) == 0 and k != "kind"}
+    told = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+    return {"calibration": f"{found['kind']} {told}".strip()} if found else {}

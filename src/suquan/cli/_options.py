@@ -7,6 +7,7 @@ the command's module gets the object. Nothing heavy is imported here: `suquan --
 # ruff: noqa: RUF009 (opt and argument make fields)
 
 import re
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from inspect import Parameter, Signature, get_annotations
 from itertools import chain
@@ -26,6 +27,7 @@ Ties = Literal["average", "first", "mean_rank"]
 Missing = Literal["error", "ignore"]
 Task = Literal["classification", "regression"]
 Calibration = Literal["sigmoid", "isotonic", "none"]
+Scaling = Literal["none", "std"]
 
 
 @dataclass(frozen=True)
@@ -33,38 +35,32 @@ class Folds:
     """Repeated folds, written "3x5"."""
 
     n_folds: int
-    n_repeats: int
+    n_repeats: int = 1
 
     def __str__(self) -> str:
         return f"{self.n_folds}x{self.n_repeats}"
 
-
-def parse_cv(text: Any) -> Folds:
-    """Folds and repeats of "3x5"; the repeats may be left out."""
-    folds, _, repeats = str(text).lower().replace("×", "x").partition("x")
-    try:
-        cv = Folds(int(folds), int(repeats or 1))
-    except ValueError:
-        raise BadParameter(f"wanted folds x repeats, such as 3x5; got {text!r}") from None
-    if cv.n_folds < 2 or cv.n_repeats < 1:
-        raise BadParameter(f"at least 2 folds and 1 repeat are needed; got {text!r}")
-    return cv
-
-
-def split_names(text: str | None) -> list[str]:
-    """Names between commas."""
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
+    @classmethod
+    def parse(cls, text: Any) -> "Folds":
+        """Read "3x5"; the repeats may be left out."""
+        try:
+            cv = cls(*map(int, str(text).lower().replace("×", "x").split("x")))
+        except (TypeError, ValueError):
+            raise BadParameter(f"wanted folds x repeats, such as 3x5; got {text!r}") from None
+        if cv.n_folds < 2 or cv.n_repeats < 1:
+            raise BadParameter(f"at least 2 folds and 1 repeat are needed; got {text!r}")
+        return cv
 
 
 def opt(default: Any, help: str, metavar: str | None = None, *names: str, **rules: Any) -> Any:
-    """Field that is an option; without `names` it is called as the field. MISSING: it must be given."""
+    """Make a field that is an option; without `names` it is called as the field. MISSING: it must be given."""
     start = ... if default is MISSING else default
     info = Option(start, *names, help=help, metavar=metavar, **rules)
     return field(default=default, metadata={"typer": info})
 
 
 def argument(help: str, metavar: str) -> Any:
-    """Field that is given by its place on the command line."""
+    """Make a field that is given by its place on the command line."""
     return field(metadata={"typer": Argument(help=help, metavar=metavar), "by_place": True})
 
 
@@ -78,12 +74,19 @@ class Options:
     as_json: bool = opt(False, "Print one JSON object with the results.", None, "--json")
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together, with :class:`typer.BadParameter`."""
+        """Refuse options that do not go together."""
+        for is_wrong, told in self.mistakes():
+            if is_wrong:
+                raise BadParameter(told)
+
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        """Give what would be wrong usage: whether it is the case, and the message."""
+        yield from ()
 
     @property
     def prints_results(self) -> bool:
-        """Whether the results go to standard output, so that nothing else may."""
-        return self.as_json
+        """Whether results go to standard output, so that nothing else may; scores do without a file."""
+        return self.as_json or getattr(self, "output", self) is None
 
     def check_files(self) -> None:
         """Refuse, before any work, an output that is an input, a device or a pipe."""
@@ -101,25 +104,21 @@ class Options:
 
     @classmethod
     def own_first(cls) -> list[Any]:
-        """The fields: those of the command itself, then those of its base classes."""
+        """List the fields: those of the command itself, then those of its base classes."""
         known = {item.name: item for item in fields(cls)}
         names = [name for kind in cls.__mro__ for name in get_annotations(kind)]
         return [known[name] for name in dict.fromkeys(names)]
 
     @classmethod
     def signature(cls) -> Signature:
-        """Of a function that takes the fields, as typer reads it."""
+        """Make the signature of a function that takes the fields, as typer reads it."""
         hints = get_type_hints(cls)
+        parts = [(f.name, f.metadata["typer"], hints[f.name]) for f in cls.own_first()]
         by_name = Parameter.KEYWORD_ONLY
-        return Signature(
-            [
-                Parameter(f.name, by_name, default=f.metadata["typer"], annotation=hints[f.name])
-                for f in cls.own_first()
-            ]
-        )
+        return Signature([Parameter(n, by_name, default=d, annotation=t) for n, d, t in parts])
 
     def command(self) -> list[str]:
-        """The words of the command line that gives these options; defaults are left out."""
+        """List the words of the command line that gives these options; defaults are left out."""
         words = ["suquan", type(self).__name__.lower()]
         for item in sorted(self.own_first(), key=lambda item: "by_place" not in item.metadata):
             value = getattr(self, item.name)
@@ -153,7 +152,7 @@ class TableOptions(Options):
     ignore: list[str] | None = opt(None, "Column that is not read; may be repeated.", "COLUMN")
 
     def reading(self) -> dict[str, Any]:
-        """The same as arguments of the readers, without where the samples lie."""
+        """Give the same as arguments of the readers, without where the samples lie."""
         return {"layer": self.layer, "ignore_columns": self.ignore or ()}
 
 
@@ -163,24 +162,6 @@ class RankOptions(Options):
 
     ties: Ties = opt("average", "What equal values of a sample get.")
     missing: Missing = opt("error", "Refuse missing values, or rank the observed ones alone.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterOptions(Options):
-    """Where the work is done, if not in this process."""
-
-    scheduler: str | None = opt(None, "Dask scheduler whose workers do the work.", "ADDRESS")
-    workers: int | None = opt(None, "Work on a Dask cluster of N local processes.", "N", min=1)
-
-    def __post_init__(self) -> None:
-        if self.scheduler is not None and self.workers is not None:
-            raise BadParameter("--scheduler is a cluster that runs, --workers starts one; give one")
-        super().__post_init__()
-
-    @property
-    def has_cluster(self) -> bool:
-        """Whether a cluster was asked for."""
-        return self.scheduler is not None or self.workers is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,24 +180,31 @@ class OutcomeOptions(Options):
         False, "Go on if --labels names fewer than half of the samples.", None, "--allow-unmatched"
     )
 
-    def __post_init__(self) -> None:
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        """Refuse values that nothing asks for."""
         chosen = self.event_value is not None or getattr(self, "positive", None) is not None
-        if (self.negative or self.negative_rest) and not chosen:
-            raise BadParameter("--negative and --negative-rest need --positive or --event-value")
-        if self.event_value is not None and self.event is None:
-            raise BadParameter("--event-value is a value in the column --event; give that too")
-        super().__post_init__()
+        against, event = bool(self.negative) or self.negative_rest, self.event is not None
+        yield (
+            against and not chosen,
+            "--negative and --negative-rest need --positive or --event-value",
+        )
+        wanted = self.event_value is not None and not event
+        yield wanted, "--event-value is a value in the column --event; give that too"
 
     @property
-    def label_columns(self) -> list[str]:
-        """Names of the columns that are read."""
-        columns = [getattr(self, "label", None), self.time, self.event, self.strata]
-        return [name for name in columns if name is not None]
+    def own_columns(self) -> list[str]:
+        """Label columns to read from the table itself, each once; none where --labels holds them."""
+        if getattr(self, "labels", None) is not None:
+            return []
+        names = ("label", "time", "event", "strata", "groups", "leave_out")
+        columns = [getattr(self, name, None) for name in names]
+        return list(dict.fromkeys(column for column in columns if column is not None))
 
-    @property
-    def rules(self) -> dict[str, Any]:
-        """Rules of the functions that select labels."""
-        return {"na": self.na or (), "allow_unmatched": self.allow_unmatched}
+    def asked(self) -> dict[str, Any]:
+        """Give what was asked of the labels, for those of the same samples to be found again."""
+        names = [*get_annotations(LabelOptions), *get_annotations(OutcomeOptions)]
+        given = {name: getattr(self, name) for name in names if name != "labels"}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,69 +219,43 @@ class LabelOptions(OutcomeOptions):
     )
     task: Task = opt("classification", "Regression for measured values.")
 
-    def __post_init__(self) -> None:
-        survival = [part is not None for part in (self.time, self.event)]
-        regression, chosen = self.task == "regression", self.positive is not None
-        more = self.horizon is not None or self.strata is not None
-        if (any(survival) or more) and not all(survival):
-            raise BadParameter("survival labels need both --time and --event")
-        if self.horizon is not None and self.strata is not None:
-            raise BadParameter("--horizon makes classes, --strata is for Cox's model; give one")
-        if any(survival) and (self.label is not None or chosen or regression):
-            raise BadParameter(
-                "--label, --positive and --task regression do not go with --time and --event"
-            )
-        if not any(survival) and self.label is None:
-            raise BadParameter("name the label column with --label, or give --time and --event")
-        if chosen and regression:
-            raise BadParameter("--positive is for classes; leave it out of a regression")
-        if self.sample_column is not None and self.labels is None:
-            raise BadParameter("--sample-column is a column of --labels; give that file too")
-        super().__post_init__()
-
-    def asked(self) -> dict[str, Any]:
-        """What was asked of the labels, for those of the same samples to be found again."""
-        names = [*get_annotations(LabelOptions), *get_annotations(OutcomeOptions)]
-        given = {name: getattr(self, name) for name in names if name != "labels"}
-        return {name: value for name, value in given.items() if value is not None}
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        """Refuse labels of two kinds, or of none."""
+        parts = [self.time is not None, self.event is not None]
+        cox, horizon = self.strata is not None, self.horizon is not None
+        label, chosen = self.label is not None, self.positive is not None
+        regression, times = self.task == "regression", any(parts)
+        needed = (times or cox or horizon) and not all(parts)
+        yield needed, "survival labels need both --time and --event"
+        yield horizon and cox, "--horizon makes classes, --strata is for Cox's model; give one"
+        both = times and (label or chosen or regression)
+        yield both, "--label, --positive and --task regression do not go with --time and --event"
+        nothing = not times and not label
+        yield nothing, "name the label column with --label, or give --time and --event"
+        yield chosen and regression, "--positive is for classes; leave it out of a regression"
+        no_file = self.sample_column is not None and self.labels is None
+        yield no_file, "--sample-column is a column of --labels; give that file too"
+        yield from super().mistakes()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
+class ModelOptions(LabelOptions, RankOptions, TableOptions):
     """Labelled samples, and how models of them are chosen."""
 
     table: Path = argument("Samples and features.", "TABLE")
-    cv: Any = opt(Folds(3, 5), "F folds, R times.", "FxR", parser=parse_cv)
-    groups: str | None = opt(
-        None,
-        "Column of --labels or of the table; its groups stay together in every fold.",
-        "COLUMN",
-    )
-    leave_out: str | None = opt(
-        None, "Column of cohorts; each is the test set once, in place of --cv.", "COLUMN"
-    )
-    calibration: Calibration = opt(
-        "sigmoid", "How scores become probabilities, by out-of-fold scores; none: as they are."
-    )
+    cv: Any = opt(Folds(3, 5), "F folds, R times.", "FxR", parser=Folds.parse)
+    groups: str | None = opt(None, "Column whose groups stay together in every fold.", "COLUMN")
+    leave_out: str | None = opt(None, "Column of cohorts, each tested once; no --cv.", "COLUMN")
+    calibration: Calibration = opt("sigmoid", "How scores become probabilities; none: as they are.")
     alphas: int = opt(7, "Strengths of the penalty tried.", "N", min=1)
     smoothnesses: int = opt(5, "Smoothnesses of the target tried.", "N", min=1)
     n_knots: int | None = opt(
         None, "Nodes of a learned target; without: 64, or 16 for matrix and multi.", "N", min=2
     )
-    n_targets: int | None = opt(
-        None, "multi: most targets; else as many as the problem needs.", "N", min=1
-    )
-    feature_scaling: Literal["none", "std"] = opt(
-        "none", "std: weigh features by their spread among normalised training samples."
-    )
+    n_targets: int | None = opt(None, "multi: most targets; else as many as needed.", "N", min=1)
+    feature_scaling: Scaling = opt("none", "std: weigh features by their spread, normalised.")
     seed: int = opt(0, "Seed of all folds.", "N", min=0)
     n_jobs: int = opt(-1, N_JOBS, "N")
-
-    @property
-    def label_columns(self) -> list[str]:
-        """Names of the columns that are read, each once."""
-        more = [name for name in (self.groups, self.leave_out) if name is not None]
-        return list(dict.fromkeys([*super().label_columns, *more]))
 
     @property
     def calibration_or_none(self) -> str | None:
@@ -301,10 +263,10 @@ class ModelOptions(LabelOptions, RankOptions, TableOptions, ClusterOptions):
         return None if self.calibration == "none" else self.calibration
 
     def settings(self) -> dict[str, Any]:
-        """Parameters of the same names of an estimator that chooses its penalties."""
-        names = ("alphas", "smoothnesses", "ties", "missing", "feature_scaling")
-        own = {name: getattr(self, name) for name in names}
-        return own | {"n_knots": self.n_knots or "auto"}
+        """Give parameters of the same names of an estimator that chooses its penalties."""
+        names = ("alphas", "smoothnesses", "ties", "missing", "n_knots", "feature_scaling")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,7 +282,7 @@ class Demo(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Normalize(RankOptions, TableOptions, ClusterOptions):
+class Normalize(RankOptions, TableOptions):
     """Give all samples the same distribution of values.
 
     Tables larger than memory are processed in blocks.
@@ -334,61 +296,9 @@ class Normalize(RankOptions, TableOptions, ClusterOptions):
         "with one number per line.",
         "NAME|FILE",
     )
-    label: list[str] | None = opt(
-        None, "Column (or row) of labels, copied as it is; may be repeated.", "COLUMN"
-    )
+    label: list[str] | None = opt(None, "Labels, copied as they are; may be repeated.", "COLUMN")
     block_samples: int | None = opt(None, "Samples in memory; else about 32 MiB.", "N", min=1)
     n_jobs: int = opt(-1, N_JOBS, "N")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reproduce(Options):
-    """Run an experiment of the SUQUAN paper, or one of ours.
-
-    Makes tables, figures, and a report, with the paper's numbers beside ours where it has some.
-    """
-
-    experiment: Literal[
-        "simulated",
-        "cifar10",
-        "expression",
-        "several",
-        "calibration",
-        "platforms",
-        "kendall",
-        "survival",
-    ] = argument(
-        "simulated, cifar10, expression, several, calibration, platforms, kendall or survival.",
-        "EXPERIMENT",
-    )
-    protocol: Literal["quick", "paper"] = opt(
-        "quick", "quick: for a laptop; paper: as the paper did, hours or more."
-    )
-    out: Path | None = opt(None, "Folder of the results; else EXPERIMENT-PROTOCOL.", "FOLDER")
-    data: Path | None = opt(None, "Folder with the data; else SUQUAN_DATA names it.", "FOLDER")
-    cel: list[Path] | None = opt(
-        None, "expression: folder of CEL files, instead of --data; may be repeated.", "FOLDER"
-    )
-    clinical: list[Path] | None = opt(
-        None, "Table with one row per CEL file; one per --cel.", "FILE"
-    )
-    cdf: list[Path] | None = opt(None, "Layout of the chip; one for all --cel, or each.", "FILE")
-    resume: bool = opt(False, "Go on in a folder that was begun before.", None, "--resume")
-    stage: Literal["all", "run", "table", "plot"] = opt(
-        "all", "One stage alone, from what the stages before it have written."
-    )
-    changes: list[str] | None = opt(
-        None, "Another value for a setting, as JSON; may be repeated.", "NAME=VALUE", "--set"
-    )
-    n_jobs: int = opt(-1, N_JOBS, "N")
-
-    def __post_init__(self) -> None:
-        given = [part is not None for part in (self.cel, self.clinical, self.cdf)]
-        if any(given) and self.experiment != "expression":
-            raise BadParameter("--cel, --clinical and --cdf are for the experiment expression")
-        if any(given) and not all(given):
-            raise BadParameter("arrays need all of --cel, --clinical and --cdf")
-        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,13 +311,10 @@ class Fit(ModelOptions):
         "fixed, svd, f0, bnd, spav, joint, crossfit, matrix, multi; of several the best is chosen.",
         "NAME[,NAME]",
     )
-    choose_samples: int = opt(
-        5000, "In blocks: samples, drawn at random, on which the penalties are chosen.", "N", min=10
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(OutcomeOptions, TableOptions, ClusterOptions):
+class Predict(OutcomeOptions, TableOptions):
     """Score samples with a saved model.
 
     Gives sample, score, probability, predicted label. Features are matched by name; a sample gets the same
@@ -416,45 +323,26 @@ class Predict(OutcomeOptions, TableOptions, ClusterOptions):
 
     model: Path = argument("Saved model.", "MODEL")
     table: Path = argument("Samples to score; one is enough.", "TABLE")
-    output: Path | None = opt(
-        None, ".csv or .tsv; else standard output.", "SCORES", "--output", "-o"
-    )
+    output: Path | None = opt(None, ".csv, .tsv; else standard output.", "SCORES", "--output", "-o")
     max_lost: float = opt(
         0.5, "Most of the sum of |w| that missing features may carry.", "SHARE", min=0.0, max=1.0
     )
-    missing: Missing | None = opt(
-        None, "Rule for missing values of present features; by default the model's."
-    )
-    strict: bool = opt(
-        False, "Refuse samples that look unlike the training samples.", None, "--strict"
-    )
-    training: Path | None = opt(
-        None, "Training samples: tells how their scores move without the missing features.", "TABLE"
-    )
+    missing: Missing | None = opt(None, "Rule for missing values; else the model's.")
+    strict: bool = opt(False, "Refuse samples unlike the training samples.", None, "--strict")
+    training: Path | None = opt(None, "Training samples: what do missing features cost?", "TABLE")
     labels: Path | None = opt(
         None, "Labels of --training, as in fit, or --time and --event; else the table's.", "FILE"
     )
 
-    def __post_init__(self) -> None:
-        needed = [part is not None for part in (self.time, self.event)]
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        """Refuse labels that nothing is compared with."""
+        parts = [self.time is not None, self.event is not None]
         given = [part is not None for part in (self.sample_column, self.strata, self.na)]
-        if any(needed + given) and not all(needed):
-            raise BadParameter("the concordance needs both --time and --event")
-        if self.labels is not None and self.training is None and not all(needed):
-            raise BadParameter(
-                "--labels are those of --training, or hold --time and --event; give one of these too"
-            )
-        super().__post_init__()
-
-    @property
-    def label_columns(self) -> list[str]:
-        """Names of the columns that are read from the table itself."""
-        return [] if self.labels is not None else super().label_columns
-
-    @property
-    def prints_results(self) -> bool:
-        """Without a file the scores go to standard output."""
-        return self.as_json or self.output is None
+        yield any(parts + given) and not all(parts), "the concordance needs both --time and --event"
+        no_use = self.labels is not None and self.training is None and not all(parts)
+        what = "--labels are those of --training, or hold --time and --event"
+        yield no_use, f"{what}; give one of these too"
+        yield from super().mistakes()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -483,7 +371,7 @@ class Compare(ModelOptions):
         "multi, start, forest, forest_raw; else raw, median, uniform, normal, crossfit and the forests.",
         "NAME[,NAME]",
     )
-    inner_cv: Any = opt(Folds(3, 5), "The same for choosing the penalties.", "FxR", parser=parse_cv)
+    inner_cv: Any = opt(Folds(3, 5), "To choose the penalties.", "FxR", parser=Folds.parse)
     permutations: int = opt(0, "Runs with shuffled labels, to see chance.", "N", min=0)
 
 
@@ -499,6 +387,6 @@ class Export(Options):
 
 
 COMMANDS: tuple[type[Options], ...] = (
-    *(Demo, Normalize, Reproduce),
+    *(Demo, Normalize),
     *(Fit, Predict, Inspect, Export, Compare),
 )

@@ -9,14 +9,15 @@ import math
 import os
 import signal
 import sys
+import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from suquan._files import DISK_FULL
 from suquan.cli import INSTALL
-from suquan.cli._interrupts import Ended, safe_interrupts
 from suquan.cli._options import Options
 
 MISTAKE, BUG, ENDED = 1, 70, 128  # a signal's number is added to the last
@@ -28,56 +29,60 @@ DEBUG = "SUQUAN_DEBUG"
 
 
 def safe(text: Any) -> str:
-    """Text on one line that cannot steer a terminal: what is not printable is shown as its code."""
+    """Put text on one line that cannot steer a terminal: what is not printable is shown as its code."""
     flat = " ".join(str(text).split())
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in flat)
+
+
+def discard(stream: Any) -> None:
+    """Send to nowhere what is still to be written to standard output or standard error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def make_console(stream: Any, *, quiet: bool = False) -> Any:
+    """Make a console that does not cut lines where they go to no terminal, nor end where nobody reads."""
+    from rich.console import Console
+
+    width = None if stream.isatty() else 10_000
+    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    console: Any = Console(file=stream, width=width, quiet=quiet, **plain)
+    console.on_broken_pipe = partial(discard, stream)  # rich would end the program
+    return console
 
 
 class Output:
     """Where a command says what it does and what came out.
 
-    Parameters
-    ----------
-    command : str
-    options : Options
-        Whether to say nothing but errors, to end with one JSON object on standard output, and to say all else
-        on standard error, because standard output is for results alone.
+    Lines for people go to standard error where standard output is for results alone.
     """
 
     def __init__(self, command: str, options: Options) -> None:
-        self._to_stderr = options.prints_results
         self.command, self.quiet, self.as_json = command, options.quiet, options.as_json
+        stream = sys.stderr if options.prints_results else sys.stdout
+        self._people = make_console(stream, quiet=self.quiet)
+        self._asides = make_console(sys.stderr, quiet=self.quiet)
+        self._errors = make_console(sys.stderr)
         self.results: dict[str, Any] = {}
         self.warnings: list[str] = []
 
-    def _print(self, thing: Any, *, error: bool, style: str | None = None) -> None:
-        from rich.console import Console
-
-        # Made anew for each line: standard output may have been redirected since. Lines are not cut where
-        # they do not go to a terminal, and a terminal folds them.
-        stream = sys.stderr if error else sys.stdout
-        width = None if stream.isatty() else 10_000
-        console: Any = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-        # The work goes on where nobody reads any more. Rich would end the program.
-        console.on_broken_pipe = lambda: discard(stream)
+    def _print(self, console: Any, thing: Any, style: str | None = None) -> None:
         try:
             console.print(thing, style=style, soft_wrap=isinstance(thing, str))
-        except OSError:
-            discard(stream)
+        except OSError:  # the work goes on where nobody reads any more
+            discard(console.file)
 
     def say(self, line: Any, *, strong: bool = False) -> None:
         """Tell people a line."""
-        if not self.quiet:
-            self._print(safe(line), error=self._to_stderr, style="bold" if strong else None)
+        self._print(self._people, safe(line), "bold" if strong else None)
 
     def keep(self, **results: Any) -> None:
         """Keep results for the JSON object."""
         self.results |= results
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Show a table to people; numbers are aligned to the right."""
-        if self.quiet:
-            return
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -88,92 +93,111 @@ class Output:
             shown.add_column(safe(column), justify="right" if numeric else "left", no_wrap=numeric)
         for row in rows:
             shown.add_row(*(Text(safe(number(cell))) for cell in row))
-        if title:
-            self.say(title, strong=True)
-        self._print(shown, error=self._to_stderr)
+        self._print(self._people, shown)
+
+    @contextmanager
+    def status(self, line: str) -> Iterator[Callable[[str], None]]:
+        """Show a line while the context lasts, if at a terminal; give a function that shows another."""
+        if self._asides.is_terminal:
+            with self._asides.status(line) as status:
+                yield status.update
+        else:
+            yield lambda line: None
 
     def fail(self, line: str) -> None:
         """Say why the command ends."""
-        self._print(f"suquan {self.command}: {safe(line)}", error=True)
+        self._print(self._errors, f"suquan {self.command}: {safe(line)}")
 
     def warn(self, text: Any) -> None:
         """Warn once of each thing."""
         line = safe(text)
-        if line in self.warnings:
-            return
-        self.warnings.append(line)
-        if not self.quiet:
-            self._print(f"warning: {line}", error=True, style="yellow")
-
-
-def discard(stream: Any) -> None:
-    """Send to nowhere what is still to be written to standard output or standard error."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+        if line not in self.warnings:
+            self.warnings.append(line)
+            self._print(self._asides, f"warning: {line}", "yellow")
 
 
 def number(value: Any) -> str:
-    """A value for a table."""
+    """Write a value for a table."""
     if isinstance(value, float):
         return f"{value:.4g}" if math.isfinite(value) else "–"
     return f"{value:,}" if type(value) is int else str(value)
 
 
 def jsonable(value: Any) -> Any:
-    """A value of plain JSON: NumPy's become Python's, what is not finite becomes null."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+    """Make a value of plain JSON: NumPy's become Python's, what is not finite becomes null."""
+
+    def plain(item: Any) -> Any:
+        return item.tolist() if hasattr(item, "tolist") else str(item)
+
+    return json.loads(json.dumps(value, default=plain), parse_constant=lambda name: None)
+
+
+class Ended(KeyboardInterrupt):
+    """A signal has come, whose number is the first argument."""
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Raise Ended for SIGTERM and SIGHUP, as Python does for Ctrl-C, where nobody else handles them.
+
+    Left alone, they would end the process at once, and leave workers and temporary files behind.
+    """
+
+    def end(came: int, frame: Any) -> None:
+        raise Ended(came)
+
+    ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+    for came in ours:
+        signal.signal(came, end)
+    try:
+        yield
+    finally:
+        for came in ours:
+            signal.signal(came, signal.SIG_DFL)
 
 
 @contextmanager
 def running(command: str, options: Options) -> Iterator[Output]:
     """Run a command: show warnings as lines, and turn what goes wrong into one line and an exit code."""
-    output = Output(command, options)
     is_lost = sys.stdout is None and options.prints_results
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # it was closed before the command began
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    output = Output(command, options)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         for kind in (DeprecationWarning, FutureWarning):
             warnings.simplefilter("ignore", kind)
-        warnings.showwarning = lambda message, *rest, **more: output.warn(
-            options.in_own_words(str(message))
-        )
+        own = options.in_own_words
+        warnings.showwarning = lambda text, *rest, **more: output.warn(own(str(text)))
         # Processes that do single folds stay silent; the fit to all samples speaks for itself.
         os.environ.setdefault("PYTHONWARNINGS", "ignore")
         try:
-            with safe_interrupts():
+            with ended_in_order():
                 if is_lost:
                     raise ValueError("standard output is closed; open it, or write to a file (-o).")
                 options.check_files()
                 yield output
                 if output.as_json:
                     result = {"command": command, **output.results, "warnings": output.warnings}
-                    print(json.dumps(jsonable(result), allow_nan=False), flush=True)
-        except KeyboardInterrupt as end:
-            number = signal.Signals(end.args[0] if isinstance(end, Ended) else signal.SIGINT)
-            output.fail("interrupted" if number == signal.SIGINT else f"ended by {number.name}")
-            sys.exit(ENDED + number)
+                    print(json.dumps(jsonable(result)), flush=True)
+        except KeyboardInterrupt as error:
+            came = signal.Signals(error.args[0] if isinstance(error, Ended) else signal.SIGINT)
+            output.fail("interrupted" if came == signal.SIGINT else f"ended by {came.name}")
+            sys.exit(ENDED + came)
         except Exception as error:
             # The program around the commands ends quietly where a pipe was closed.
             if isinstance(error, BrokenPipeError) or os.environ.get(DEBUG):
                 raise
             code, line = explain(error)
-            output.fail(options.in_own_words(line))
+            output.fail(own(line))
             sys.exit(code)
 
 
 def explain(error: Exception) -> tuple[int, str]:
-    """Exit code and one line: what was wanted, what came, what to do; or that it is a bug."""
+    """Give the exit code and one line: what was wanted, what came, what to do; or that it is a bug."""
     if isinstance(error, MemoryError):
         return MISTAKE, "memory is full; use a smaller table, or fewer processes (--n-jobs 1)."
     if isinstance(error, OSError) and error.strerror:
@@ -182,8 +206,7 @@ def explain(error: Exception) -> tuple[int, str]:
         return MISTAKE, f"{where}{error.strerror}; {advice}."
     if isinstance(error, ImportError) and not (error.name or "suquan").startswith("suquan"):
         return MISTAKE, f"{error.name} is not installed; run: {INSTALL}"
-    # Checks of what was given raise ValueError, TableError among them. A cluster may be lost at any time.
-    if isinstance(error, ValueError | OSError) or type(error).__name__ == "DaskConnectionError":
+    if isinstance(error, ValueError | OSError):  # checks of what was given, TableError among them
         return MISTAKE, str(error)
     told = f"{type(error).__name__}: {error}"
     return BUG, f"this is a bug in suquan ({told}); please report it with what {DEBUG}=1 shows."

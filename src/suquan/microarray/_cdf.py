@@ -6,7 +6,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from suquan.microarray import _files as files
 from suquan.microarray._cel import Cel, read_cel
 from suquan.microarray._files import MAX_SIDE, Bytes, Tags, check_range, require
 
-_MAGIC_XDA = (67).to_bytes(4, "little")
 _XDA_CELL = np.dtype("<i4, <u2, <u2, <i4, u1, u1")
 _XDA_CELL.names = ("atom", "x", "y", "index", "pbase", "tbase")
-_QC_CELL_BYTES = 7
 _TEXT_EXPRESSION, _XDA_EXPRESSION = 3, 1
 _NAME, _PLACE = np.dtype("S64"), np.dtype("<i4")
 _COLUMNS = ("X", "Y", "PBASE", "TBASE", "ATOM", "INDEX")
@@ -55,13 +53,8 @@ class Cdf:
     is_pm: np.ndarray = field(repr=False)
 
 
-class _Block(NamedTuple):
-    """Probes of one probe set, in the order of the file."""
-
-    name: str
-    atom: np.ndarray
-    cell: np.ndarray
-    is_pm: np.ndarray
+# Name, atoms, cells and perfect matches of one probe set, in the order of the file.
+_Block = tuple[str, np.ndarray, np.ndarray, np.ndarray]
 
 
 def read_cdf(path: Any) -> Cdf:
@@ -91,7 +84,7 @@ def read_cdf(path: Any) -> Cdf:
     (22283, 247965)
     """
     file = Bytes(path)
-    if file.data[:4] == _MAGIC_XDA:
+    if file.data[:4] == (67).to_bytes(4, "little"):
         return _read_binary(file)
     start = f"{file.data[:12]!r}, not with [CDF] (text) or the integer 67 (binary)"
     is_text = file.data.lstrip()[:5] == b"[CDF]"
@@ -163,26 +156,22 @@ def _read_binary(file: Bytes) -> Cdf:
     n_qc_units = file.integer("the number of QC units")
     file.text("reference sequence")
     names = file.table(_NAME, n_units, "the names of the units")
-    qc_places = file.table(_PLACE, n_qc_units, "the places of the QC units").tolist()
+    file.table(_PLACE, n_qc_units, "the places of the QC units")  # no probes of a set
     places = file.table(_PLACE, n_units, "the places of the units").tolist()
-    for k, place in enumerate(qc_places):
-        file.move_to(place, f"QC unit {k + 1}")
-        _, n_cells = file.unpack("Hi", f"QC unit {k + 1}")
-        file.take(n_cells * _QC_CELL_BYTES, f"the cells of QC unit {k + 1}")
     blocks: list[_Block] = []
     room = len(file.data) // _XDA_CELL.itemsize
     for k, place in enumerate(places):
         file.move_to(place, f"unit {k + 1}")
         blocks.append(_binary_unit(file, f"unit {k + 1}", names[k], n_rows, n_cols))
         # Every cell is stored once: units that share their bytes are damage, and would fill the memory.
-        room -= len(blocks[-1].cell)
+        room -= len(blocks[-1][2])
         require(room >= 0, file.name, "is damaged: its units overlap.")
     return _layout(blocks, Path(file.name).stem, n_rows, n_cols, file.name)
 
 
 def _binary_unit(file: Bytes, what: str, unit_name: bytes, n_rows: int, n_cols: int) -> _Block:
     kind, _, _, n_blocks, n_cells, _, _ = file.unpack("HBiiiiB", what)
-    _check_kind(kind, _XDA_EXPRESSION, what, file.name)
+    _check_kind(kind, _XDA_EXPRESSION, f"{what} of {file.name}")
     check_range(n_blocks, f"the number of blocks of {what}", 1, 1, file.name)
     _, n_block_cells, _, _, _, _ = file.unpack("iiBBii", f"the block of {what}")
     own_name = file.table(_NAME, 1, f"the name of {what}")[0]
@@ -194,50 +183,32 @@ def _binary_unit(file: Bytes, what: str, unit_name: bytes, n_rows: int, n_cols: 
     require(np.all(x < n_cols) and np.all(y < n_rows), file.name, problem)
     is_pm = _PAIRS[cells["pbase"], cells["tbase"]]
     names = (data.split(b"\0", 1)[0].decode("latin-1").strip() for data in (own_name, unit_name))
-    return _Block(_set_name(*names), cells["atom"].astype(np.int64), y * n_cols + x, is_pm)
+    return _set_name(*names), cells["atom"].astype(np.int64), y * n_cols + x, is_pm
 
 
 def _read_text(file: Bytes) -> Cdf:
-    name, parts = file.name, list(files.sections(file))
+    name, parts = file.name, file.sections()
     chip = Tags(next((lines for title, lines in parts if title == "Chip"), []), f"[Chip] of {name}")
     n_rows, n_cols = (chip.integer(side, 1, MAX_SIDE) for side in ("Rows", "Cols"))
     n_units = chip.integer("NumberOfUnits", 1)
-    blocks: list[_Block] = []
-    unit = Tags([], "")
-    n_found = n_blocks = n_qc_found = 0
-    for title, lines in parts:
-        place = f"[{title}] of {name}"
-        if re.fullmatch(r"QC\d+", title):
-            _cell_lines(Tags(lines, place), "NumberCells")
-            n_qc_found += 1
-        elif re.fullmatch(r"Unit\d+", title):
-            unit = Tags(lines, place)
-            _check_kind(unit.integer("UnitType"), _TEXT_EXPRESSION, f"[{title}]", name)
-            n_blocks += unit.integer("NumberBlocks", 1, 1)
-            n_found += 1
-        elif re.fullmatch(r"Unit\d+_Block\d+", title):
-            blocks.append(_text_block(Tags(lines, place), unit, n_rows, n_cols))
-    n_qc = chip.integer("NumQCUnits") if "NumQCUnits" in chip.values else n_qc_found
-    files.require_count(n_found, n_units, "units", name)
-    files.require_count(len(blocks), n_blocks, "blocks", name)
-    files.require_count(n_qc_found, n_qc, "QC units", name)
+    units, texts = (
+        [Tags(lines, f"[{title}] of {name}") for title, lines in parts if re.fullmatch(kind, title)]
+        for kind in (r"Unit\d+", r"Unit\d+_Block\d+")
+    )
+    files.require_count(len(units), n_units, "units", name)
+    for unit in units:
+        _check_kind(unit.integer("UnitType"), _TEXT_EXPRESSION, unit.place)
+        unit.integer("NumberBlocks", 1, 1)
+    files.require_count(len(texts), n_units, "blocks", name)
+    pairs = zip(texts, units, strict=True)
+    blocks = [_text_block(text, unit, n_rows, n_cols) for text, unit in pairs]
     return _layout(blocks, chip.values.get("Name", Path(name).stem), n_rows, n_cols, name)
-
-
-def _cell_lines(tags: Tags, count_tag: str) -> list[str]:
-    """Values of the lines Cell1=…, Cell2=…, as many as the section says."""
-    n_cells = tags.integer(count_tag)
-    rows = [value for tag, value in tags.values.items() if re.fullmatch(r"Cell[0-9]+", tag)]
-    files.require_count(len(rows), n_cells, "cells", tags.place)
-    return rows
 
 
 def _text_block(tags: Tags, unit: Tags, n_rows: int, n_cols: int) -> _Block:
     place = tags.place
-    rows = _cell_lines(tags, "NumCells")
-    n_cells = unit.integer("NumCells")
-    problem = f"is damaged: it has {len(rows):,} cells, its unit says {n_cells:,}."
-    require(len(rows) == n_cells, place, problem)
+    rows = [value for tag, value in tags.values.items() if re.fullmatch(r"Cell[0-9]+", tag)]
+    files.require_count(len(rows), tags.integer("NumCells"), "cells", place)
     columns = tags.text("CellHeader").upper().split()
     missing = ", ".join(column for column in _COLUMNS if column not in columns)
     problem = f"has a CellHeader that lacks {missing}; it has {' '.join(columns)[:80]}."
@@ -255,7 +226,7 @@ def _text_block(tags: Tags, unit: Tags, n_rows: int, n_cols: int) -> _Block:
     require(all(len(base) == 1 for base in pbase + tbase), place, problem)
     is_pm = _PAIRS[[ord(base) for base in pbase], [ord(base) for base in tbase]]
     name = _set_name(tags.text("Name"), unit.values.get("Name", ""))
-    return _Block(name, _integers(atom, "ATOM", 2**31 - 1, place), cells, is_pm)
+    return name, _integers(atom, "ATOM", 2**31 - 1, place), cells, is_pm
 
 
 def _integers(texts: list[str], what: str, high: int, place: str) -> np.ndarray:
@@ -269,10 +240,9 @@ def _integers(texts: list[str], what: str, high: int, place: str) -> np.ndarray:
     return values
 
 
-def _check_kind(kind: int, wanted: int, what: str, name: str) -> None:
+def _check_kind(kind: int, wanted: int, place: str) -> None:
     problem = f"is of type {kind}, not an expression unit ({wanted})"
-    remark = "only layouts of expression chips are read."
-    require(kind == wanted, f"{what} of {name}", f"{problem}: {remark}")
+    require(kind == wanted, place, f"{problem}: only layouts of expression chips are read.")
 
 
 def _set_name(block_name: str, unit_name: str) -> str:
@@ -281,13 +251,11 @@ def _set_name(block_name: str, unit_name: str) -> str:
 
 
 def _layout(blocks: list[_Block], chip_type: str, n_rows: int, n_cols: int, name: str) -> Cdf:
-    """All blocks as one table, each sorted by atom; block names must differ."""
-    names = [block.name for block in blocks]
+    """Join all blocks, each sorted by atom; block names must differ."""
+    names, atoms, cells, is_pm = zip(*blocks, strict=True)
     problem = "is damaged: its probe sets need names that differ from each other."
     require("" not in names and len(set(names)) == len(names), name, problem)
-    orders = [np.argsort(block.atom, kind="stable") for block in blocks]
-    pairs = list(zip(blocks, orders, strict=True))
-    cells = np.concatenate([block.cell[order] for block, order in pairs])
-    set_index = np.repeat(np.arange(len(blocks)), [len(order) for order in orders])
-    is_pm = np.concatenate([block.is_pm[order] for block, order in pairs])
-    return Cdf(chip_type, n_rows, n_cols, np.array(names), cells, set_index, is_pm)
+    set_index = np.repeat(np.arange(len(blocks)), [len(atom) for atom in atoms])
+    order = np.lexsort([np.concatenate(atoms), set_index])
+    all_cells, all_pm = np.concatenate(cells)[order], np.concatenate(is_pm)[order]
+    return Cdf(chip_type, n_rows, n_cols, np.array(names), all_cells, set_index, all_pm)

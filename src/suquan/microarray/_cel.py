@@ -1,4 +1,4 @@
-"""CEL files: a path comes in, the intensity of every cell goes out.
+"""CEL files: a path comes in, the intensity of every cell goes out; users and `_cdf.py` call it.
 
 Version 3 is text, version 4 binary; those of the Command Console are read by `suquan.microarray._generic`.
 """
@@ -12,14 +12,11 @@ import numpy as np
 
 from suquan.microarray import _files as files
 from suquan.microarray._files import MAX_SIDE, Bytes, MicroarrayFileError, Tags, require
-from suquan.microarray._generic import MAGIC as _MAGIC_COMMAND_CONSOLE
-from suquan.microarray._generic import read_generic
+from suquan.microarray._generic import MAGIC, read_generic
 
-_MAGIC_4 = (64).to_bytes(4, "little")
 _CELL = np.dtype([("mean", "<f4"), ("sd", "<f4"), ("n_pixels", "<i2")])
 _POINT = np.dtype(("<i2", 2))
 _SUB_GRID_BYTES = 56
-_INTENSITIES = "affymetrix-calvin-intensity"
 # Data sets of a Command Console file, and their numbers of columns.
 _TABLES = {"Intensity": 1, "StdDev": 1, "Pixel": 1, "Mask": 2, "Outlier": 2}
 _SECTIONS = ("CEL", "HEADER", "INTENSITY", "MASKS", "OUTLIERS", "MODIFIED")
@@ -82,11 +79,6 @@ def read_cel(path: Any) -> Cel:
     MicroarrayFileError
         If the file is damaged, truncated, or of another kind.
 
-    See Also
-    --------
-    read_cdf : Which cells are the probes of which set.
-    probe_intensities : Both together.
-
     Examples
     --------
     >>> from suquan.microarray import probe_intensities, read_cdf, read_cel, rma
@@ -95,11 +87,11 @@ def read_cel(path: Any) -> Cel:
     >>> expression = rma(pm, probeset)  # doctest: +SKIP
     """
     file = Bytes(path)
-    if file.data[:4] == _MAGIC_4:
+    if file.data[:4] == (64).to_bytes(4, "little"):
         return _read_binary(file)
     if file.data.lstrip()[:5] == b"[CEL]":
         return _read_text(file)
-    if file.data[:2] == _MAGIC_COMMAND_CONSOLE:
+    if file.data[:2] == MAGIC:
         return _read_command_console(file)
     raise MicroarrayFileError(
         f"{file.name} is not a CEL file: it starts with {file.data[:12]!r}, not with [CEL] (version 3), the "
@@ -115,7 +107,7 @@ def _read_binary(file: Bytes) -> Cel:
     n_rows = file.integer("the number of rows", 1, MAX_SIDE)
     n_cells = file.integer("the number of cells")
     _check_count(n_cells, n_rows, n_cols, file.name)
-    header = Tags(file.text("header").splitlines(), f"the header of {file.name}").values
+    header = Tags(file.text("header").splitlines(), file.name).values
     header.setdefault("Algorithm", file.text("algorithm's name"))
     header.setdefault("AlgorithmParameters", file.text("algorithm's parameters"))
     file.integer("the cell margin", -(2**31))
@@ -126,14 +118,15 @@ def _read_binary(file: Bytes) -> Cel:
     masked = file.table(_POINT, n_masked, "the masked cells")
     outliers = file.table(_POINT, n_outliers, "the outliers")
     file.take(n_sub_grids * _SUB_GRID_BYTES, "the sub-grids")
-    problem = f"is damaged: {file.n_left:,} bytes follow after its last part."
-    require(not file.data[file.place :].strip(b"\0"), file.name, problem)
+    rest = file.data[file.place :]
+    problem = f"is damaged: {len(rest):,} bytes follow after its last part."
+    require(not rest.strip(b"\0"), file.name, problem)
     columns = [cells[name] for name in ("mean", "sd", "n_pixels")]
     return _cel(file.name, (n_rows, n_cols), columns, (masked, outliers), header, 4)
 
 
 def _read_text(file: Bytes) -> Cel:
-    name, parts = file.name, dict(files.sections(file))
+    name, parts = file.name, dict(file.sections())
     for title in _SECTIONS:  # without the last one, the file was cut off somewhere
         found = ", ".join(list(parts)[:8])
         problem = f"is truncated or damaged: it has no section [{title}], only {found}."
@@ -150,34 +143,32 @@ def _read_text(file: Bytes) -> Cel:
     place = _cell_numbers(cells, n_rows, n_cols, name)
     problem = "is damaged: section INTENSITY has some cells twice and lacks others."
     require(np.bincount(place).max() == 1, name, problem)
-    columns = np.empty((3, len(cells)))
-    columns[:, place] = cells[:, 2:].T
-    return _cel(name, (n_rows, n_cols), list(columns), (masked, outliers), header.values, 3)
+    columns = cells[np.argsort(place), 2:].T
+    return _cel(name, (n_rows, n_cols), columns, (masked, outliers), header.values, 3)
 
 
 def _read_command_console(file: Bytes) -> Cel:
-    _, header, tables = read_generic(file, _INTENSITIES)
     tags = Tags([], f"the header of {file.name}")
-    tags.values = header
+    tags.values, tables = read_generic(file, "affymetrix-calvin-intensity")
     n_rows = tags.integer("affymetrix-cel-rows", 1, MAX_SIDE)
     n_cols = tags.integer("affymetrix-cel-cols", 1, MAX_SIDE)
+    found = {}
     for title, n_columns in _TABLES.items():
-        dtype = tables[title].dtype if title in tables else np.dtype([])
-        fits = [dtype[name].kind in "iuf" for name in dtype.names or ()] == [True] * n_columns
+        table = tables.get(title, np.empty(0, np.dtype([])))
+        names = table.dtype.names or ()
+        fits = [table.dtype[name].kind in "iuf" for name in names] == [True] * n_columns
         problem = f"has no data set {title!r} with {n_columns} columns of numbers, only"
         require(fits, file.name, f"is damaged: it {problem} {', '.join(list(tables)[:8])}.")
         if n_columns == 1:
-            _check_count(len(tables[title]), n_rows, n_cols, file.name)
-    columns = [tables[title]["column_0"] for title in ("Intensity", "StdDev", "Pixel")]
-    marks = [
-        np.column_stack([tables[title][name] for name in ("column_0", "column_1")])
-        for title in ("Mask", "Outlier")
-    ]
-    return _cel(file.name, (n_rows, n_cols), columns, marks, header, 1)
+            _check_count(len(table), n_rows, n_cols, file.name)
+        found[title] = np.column_stack([table[name] for name in names])
+    columns = [found[title][:, 0] for title in ("Intensity", "StdDev", "Pixel")]
+    marks = found["Mask"], found["Outlier"]
+    return _cel(file.name, (n_rows, n_cols), columns, marks, tags.values, 1)
 
 
 def _numbers(lines: list[str], n_columns: int, place: str) -> np.ndarray:
-    """Table of a section, as many rows as its NumberCells says, of shape (n_rows, n_columns)."""
+    """Read the table of a section: as many rows as its NumberCells says, of shape (n_rows, n_columns)."""
     n_tags = sum("=" in line for line in lines[:8])
     wanted = Tags(lines[:n_tags], place).integer("NumberCells")
     rows = lines[n_tags:]
@@ -201,13 +192,12 @@ def _check_count(n_cells: int, n_rows: int, n_cols: int, name: str) -> None:
 
 
 def _cell_numbers(points: np.ndarray, n_rows: int, n_cols: int, name: str) -> np.ndarray:
-    """Numbers y·n_cols + x of cells (x, y, …); an error if one lies off the chip."""
+    """Number cells (x, y, …) as y·n_cols + x; refuse one that lies off the chip."""
     x, y = points[:, 0], points[:, 1]
-    inside = (x >= 0) & (x < n_cols) & (y >= 0) & (y < n_rows)
-    off = points[~inside | (x % 1 != 0) | (y % 1 != 0)]
-    if len(off):
+    inside = (x >= 0) & (x < n_cols) & (y >= 0) & (y < n_rows) & (x % 1 == 0) & (y % 1 == 0)
+    for off in points[~inside][:1]:
         raise MicroarrayFileError(
-            f"{name} is damaged: a cell lies at column {off[0, 0]:g} of row {off[0, 1]:g}, off a chip of "
+            f"{name} is damaged: a cell lies at column {off[0]:g} of row {off[1]:g}, off a chip of "
             f"{n_cols:,} columns and {n_rows:,} rows."
         )
     return y.astype(np.int64) * n_cols + x.astype(np.int64)
@@ -216,17 +206,17 @@ def _cell_numbers(points: np.ndarray, n_rows: int, n_cols: int, name: str) -> np
 def _cel(
     name: str,
     shape: tuple[int, int],
-    columns: Sequence[np.ndarray],
+    columns: Sequence[np.ndarray] | np.ndarray,
     points: Sequence[np.ndarray],
     header: dict[str, str],
     version: int,
 ) -> Cel:
-    """What all versions hold: mean, deviation and pixels of all cells; masked and odd cells as (x, y)."""
+    """Make of mean, deviation and pixels of all cells, and of masked and odd cells (x, y), an array."""
     with np.errstate(over="ignore"):
         intensity, sd = (column.astype(np.float32) for column in columns[:2])
     finite = np.isfinite(intensity)
-    cell = np.argmin(finite)  # the first that is not finite, if there is one
-    require(finite[cell], name, f"is damaged: the intensity of cell {cell} is not finite.")
+    problem = f"is damaged: the intensity of cell {np.argmin(finite)} is not finite."
+    require(finite.all(), name, problem)
     n_pixels = np.clip(columns[2], 0, 2**15 - 1).astype(np.int16)
     masked, outliers = (_cell_numbers(point, *shape, name) for point in points)
     # The chip type is a parameter, or the word of the scanner's line that ends in .1sq.

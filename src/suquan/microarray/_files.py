@@ -1,10 +1,12 @@
-"""What the readers of Affymetrix files share: a file's bytes, checked numbers, and the one error they raise."""
+"""What the readers of Affymetrix files share: a file's bytes, checked numbers, and the one error they raise.
+
+A path comes in, numbers and lines go out; `_cel.py` and `_cdf.py` call it.
+"""
 
 import gzip
 import re
 import struct
 import zlib
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,6 @@ import numpy as np
 MAX_BYTES = 1 << 29
 # Cells of a side; coordinates are 16-bit numbers in the binary files.
 MAX_SIDE = 1 << 16
-_CHUNK = 1 << 20
 
 
 class MicroarrayFileError(ValueError):
@@ -34,15 +35,17 @@ def require_count(found: int, wanted: int, what: str, place: str) -> None:
     require(found == wanted, place, problem)
 
 
+def check_range(value: int, what: str, low: int, high: int, place: str) -> int:
+    """Return `value`; refuse it if it does not lie between `low` and `high`."""
+    problem = f"is damaged: {what} is {value:,}, not between {low:,} and {high:,}."
+    require(low <= value <= high, place, problem)
+    return value
+
+
 class Bytes:
     """Content of a file, and numbers read from it one after another, none past the end.
 
-    Numbers are little-endian, unless `order` is set to ">".
-
-    Raises
-    ------
-    MicroarrayFileError
-        If the file is longer than `MAX_BYTES`, or a damaged gzip file.
+    Numbers are little-endian, unless `order` is set to ">". A file of more than `MAX_BYTES` is refused.
     """
 
     def __init__(self, path: Any) -> None:
@@ -50,45 +53,40 @@ class Bytes:
         with Path(path).open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            stream: Any = gzip.GzipFile(fileobj=file) if packed else file
-            chunks = iter(lambda: stream.read(_CHUNK), b"")
             try:
-                self.data = b"".join(islice(chunks, MAX_BYTES // _CHUNK + 1))
+                stream: Any = gzip.GzipFile(fileobj=file) if packed else file
+                chunks = iter(lambda: stream.read(1 << 20), b"")  # no memory before there are bytes
+                self.data = b"".join(islice(chunks, (MAX_BYTES >> 20) + 1))
             except (EOFError, gzip.BadGzipFile, zlib.error, struct.error) as error:
                 raise MicroarrayFileError(f"{self.name} is a damaged gzip file: {error}") from error
         problem = f"holds more than {MAX_BYTES:,} bytes, more than any microarray file."
         require(len(self.data) <= MAX_BYTES, self.name, problem)
 
-    @property
-    def n_left(self) -> int:
-        """Bytes not read yet."""
-        return len(self.data) - self.place
-
     def take(self, n_bytes: int, what: str) -> memoryview:
-        """Next `n_bytes` bytes; `what` they are, for the message."""
-        left = f"{self.n_left:,} are left of {len(self.data):,}. Copy or download the file again."
+        """Read the next `n_bytes` bytes; `what` they are, for the message."""
+        n_left = len(self.data) - self.place
+        left = f"{n_left:,} are left of {len(self.data):,}. Copy or download the file again."
         problem = f"is truncated or damaged: {what} should take {n_bytes:,} bytes, {left}"
-        require(0 <= n_bytes <= self.n_left, self.name, problem)
+        require(0 <= n_bytes <= n_left, self.name, problem)
         self.place += n_bytes
         return memoryview(self.data)[self.place - n_bytes : self.place]
 
     def table(self, dtype: np.dtype, n: int, what: str) -> np.ndarray:
-        """Next `n` records of type `dtype`."""
+        """Read the next `n` records of type `dtype`."""
         return np.frombuffer(self.take(n * dtype.itemsize, what), dtype)
 
     def unpack(self, form: str, what: str) -> tuple:
-        """Numbers of the `struct` format `form`, without padding."""
+        """Read numbers of the `struct` format `form`, without padding."""
         form = self.order + form
         return struct.unpack(form, self.take(struct.calcsize(form), what))
 
     def integer(self, what: str, low: int = 0, high: int = 2**31 - 1) -> int:
-        """Next 32-bit integer, which must lie between `low` and `high`."""
+        """Read a 32-bit integer, which must lie between `low` and `high`."""
         return check_range(self.unpack("i", what)[0], what, low, high, self.name)
 
     def text(self, what: str) -> str:
-        """Text that follows its length in bytes."""
-        length = self.integer(f"length of the {what}")
-        return str(self.take(length, what), "latin-1")
+        """Read a text that follows its length in bytes."""
+        return str(self.take(self.integer(f"length of the {what}"), what), "latin-1")
 
     def move_to(self, place: int, what: str) -> None:
         """Go on reading at byte `place`."""
@@ -97,30 +95,20 @@ class Bytes:
         require(0 <= place <= size, self.name, problem)
         self.place = place
 
-
-def check_range(value: int, what: str, low: int, high: int, place: str) -> int:
-    """`value`, or an error if it does not lie between `low` and `high`."""
-    problem = f"is damaged: {what} is {value:,}, not between {low:,} and {high:,}."
-    require(low <= value <= high, place, problem)
-    return value
-
-
-def sections(file: Bytes) -> Iterator[tuple[str, list[str]]]:
-    """Sections of a text file of [SECTION] lines: the name of each and its lines that are not empty."""
-    title = ""
-    lines: list[str] = []
-    for line in [*file.data.decode("latin-1").split("\n"), "[]"]:
-        line = line.strip(" \t\r\0")
-        if line.startswith("[") and line.endswith("]"):
-            if title:
-                yield title, lines
-            title, lines = line[1:-1], []
-        elif line:
-            problem = (
-                f"is damaged: it should start with a section in [brackets], not {line[:40]!r}."
-            )
-            require(title, file.name, problem)
-            lines.append(line)
+    def sections(self) -> list[tuple[str, list[str]]]:
+        """Split a text file at its [SECTION] lines: the name of each, and its lines that are not empty."""
+        found: list[tuple[str, list[str]]] = []
+        for line in self.data.decode("latin-1").split("\n"):
+            line = line.strip(" \t\r\0")
+            if line.startswith("[") and line.endswith("]"):
+                found.append((line[1:-1], []))
+            elif line:
+                problem = (
+                    f"is damaged: it should start with a section in [brackets], not {line[:40]!r}."
+                )
+                require(found, self.name, problem)
+                found[-1][1].append(line)
+        return found
 
 
 class Tags:
@@ -132,13 +120,13 @@ class Tags:
         self.place = place
 
     def text(self, tag: str) -> str:
-        """Value of a tag that must be there."""
+        """Give the value of a tag that must be there."""
         problem = f"has no line {tag}=…; the file is damaged or truncated."
         require(tag in self.values, self.place, problem)
         return self.values[tag]
 
     def integer(self, tag: str, low: int = 0, high: int = 2**31 - 1) -> int:
-        """Value of a tag as an integer between `low` and `high`."""
+        """Give the value of a tag as an integer between `low` and `high`."""
         text = self.text(tag)
         problem = f"is damaged: {tag} should be an integer; it is {text[:40]!r}."
         require(re.fullmatch(r"[+-]?[0-9]{1,12}", text), self.place, problem)

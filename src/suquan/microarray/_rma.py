@@ -1,7 +1,7 @@
 """Robust multi-array average: raw probe intensities come in, expression of probe sets goes out.
 
 The steps in their order: background correction, quantile normalisation, log2, median polish. :func:`rma` takes
-all of them; the first and the last are public too.
+all of them; the first and the last are public too. Users call them, on what the readers beside give.
 """
 
 from typing import Any, NamedTuple
@@ -12,15 +12,13 @@ from scipy.special import erfcx
 from sklearn.utils.validation import check_array
 
 from suquan._blocks import for_each_block
-from suquan._kernels.microarray import polish_sets
+from suquan._validation import check_choice, fill_masked
 from suquan.preprocessing import named_like, quantile_normalize
-from suquan.ranking import TIES, check_choice, fill_masked
+from suquan.ranking import TIES
 from suquan.targets import LEARNED, make_target_quantiles
 
 # Nodes of the density estimate; its argmax is one of them, so this number is part of the definition.
 N_NODES = 1 << 14
-# So many standard deviations below the background, the expansion is more exact than the formula.
-_EXPANSION_BELOW = -100.0
 MAX_ITER, TOL = 10, 0.01
 
 
@@ -34,7 +32,7 @@ def rma(
     ties: str = "mean_rank",
     n_jobs: int | None = None,
 ) -> Any:
-    """Expression of every probe set from raw probe intensities, by RMA or by RMA with another target.
+    """Summarise raw probe intensities of every probe set, by RMA or by RMA with another target.
 
     Background correction, quantile normalisation of the probes, log2, median polish per probe set. The
     default equals ``rma`` of R's affy. With another `target_quantiles` the probes get that distribution
@@ -74,18 +72,14 @@ def rma(
     the intensity scale followed by log2 is the target log2(f) used as it is. A learned target
     replaces log2(f) as a whole, so it is not logged again.
 
-    Median polish uses all arrays at once, as does the "mean" target. For an honest estimate of prediction
-    error the arrays to predict must not enter: a given target frees the normalisation from the other
-    arrays, but not the polish.
+    Median polish uses all arrays at once, as does the "mean" target: for an honest estimate of prediction error
+    the arrays to predict must not enter.
 
     Examples
     --------
     >>> import numpy as np
     >>> from suquan.microarray import rma
-    >>> rng = np.random.default_rng(0)
-    >>> gene = rng.normal(8, 2, size=(200, 1)) + rng.normal(0, 0.5, size=(200, 4))
-    >>> affinity = rng.normal(0, 1, size=(200, 11, 1))
-    >>> pm = 2 ** (gene[:, None] + affinity).reshape(-1, 4) + rng.normal(100, 10, size=(2200, 4))
+    >>> pm = np.random.default_rng(0).gamma(1, 200, size=(2200, 4)) + 100
     >>> probeset = np.repeat(np.arange(200), 11)
     >>> rma(pm, probeset).shape
     (200, 4)
@@ -95,8 +89,8 @@ def rma(
     """
     check_choice("ties", ties, TIES)
     X = as_arrays(pm)
-    sets = group_probes(probeset, X.shape[1])
-    takes_log2 = _takes_log2(target_quantiles, log2)
+    names, order, starts = group_probes(probeset, X.shape[1])
+    takes_log2 = _takes_log2(target_quantiles) if log2 is None else bool(log2)
     if background:
         correct_arrays(X, n_jobs)
     if target_quantiles is not None:
@@ -104,18 +98,15 @@ def rma(
         X = quantile_normalize(X, target, ties=ties, n_jobs=n_jobs)
     if takes_log2:
         _check_positive(X, target_quantiles)
-    expression = polish_arrays(X, sets, takes_log2, MAX_ITER, TOL, n_jobs)
-    return named_like(expression, pm, sets.names)
+        X = np.log2(X)
+    expression = polish_arrays(X, order, starts, MAX_ITER, TOL, n_jobs)
+    return named_like(expression, pm, names)
 
 
-def _takes_log2(target: Any, log2: bool | None) -> bool:
-    """Whether log2 follows the normalisation, from the parameter or from the name of the target."""
-    if log2 is not None:
-        return bool(log2)
-    if target is None:
-        return True
-    if isinstance(target, str):
-        return target in LEARNED
+def _takes_log2(target: Any) -> bool:
+    """Say whether log2 follows the normalisation, from the name of the target."""
+    if target is None or isinstance(target, str):
+        return target is None or target in LEARNED
     raise ValueError(
         f"log2 must be given with target_quantiles={type(target).__name__}(...), whose scale is not known: "
         "log2=True if it holds intensities, log2=False if its values are to be used as they are, as for a "
@@ -124,7 +115,7 @@ def _takes_log2(target: Any, log2: bool | None) -> bool:
 
 
 def _probe_target(target: Any, n_probes: int) -> Any:
-    """What :func:`quantile_normalize` takes; the target of an estimator is read at the probes' places."""
+    """Make of a target what :func:`quantile_normalize` takes; read an estimator's at the probes' ranks."""
     learned = getattr(target, "target_quantiles_", None)
     if learned is not None:
         return make_target_quantiles(learned, n_probes)
@@ -137,18 +128,17 @@ def _probe_target(target: Any, n_probes: int) -> Any:
 
 def _check_positive(X: np.ndarray, target: Any) -> None:
     """Raise a ValueError if log2 cannot be taken of the normalised intensities."""
-    least = X.min()
-    what, advice = (
-        "target quantiles",
-        "a target in intensities, or log2=False to use its values as they are",
-    )
+    if X.min() > 0:
+        return
     if target is None or (isinstance(target, str) and target in LEARNED):
-        advice = "raw intensities, not logarithms, with background=True, or add what was subtracted"
         what = "intensities"
-    if least <= 0:
-        raise ValueError(
-            f"{what} must be positive for log2; the smallest is {least:.6g}. Give {advice}."
-        )
+        advice = "raw intensities, not logarithms, with background=True, or add what was subtracted"
+    else:
+        what = "target quantiles"
+        advice = "a target in intensities, or log2=False to use its values as they are"
+    raise ValueError(
+        f"{what} must be positive for log2; the smallest is {X.min():.6g}. Give {advice}."
+    )
 
 
 class Background(NamedTuple):
@@ -211,7 +201,7 @@ def background_correct(pm: Any, *, n_jobs: int | None = None) -> Any:
 
 
 def correct_arrays(X: np.ndarray, n_jobs: int | None) -> None:
-    """Correct the arrays in the rows of `X`, in place."""
+    """Correct the background of the arrays in the rows of `X`, in place."""
 
     def correct_block(rows: slice) -> None:
         for i in range(rows.start, rows.stop):
@@ -221,7 +211,7 @@ def correct_arrays(X: np.ndarray, n_jobs: int | None) -> None:
 
 
 def estimate_background(x: np.ndarray, array: int = 0) -> Background:
-    """Parameters of the background of one array; `array` is its number, for the message."""
+    """Estimate the background of one array; `array` is its number, for the message."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         mean = density_mode(x[x < density_mode(x)])
         below = x[x < mean] - mean
@@ -237,72 +227,50 @@ def estimate_background(x: np.ndarray, array: int = 0) -> Background:
 
 
 def expected_signal(x: np.ndarray, background: Background) -> np.ndarray:
-    """E(s | x); positive, also where the usual formula cancels or divides zero by zero."""
+    """Compute E(s | x); positive, also where the usual formula cancels or divides zero by zero."""
     mean, sd, rate = background
     z = (x - mean - rate * sd * sd) / sd
     with np.errstate(over="ignore"):
         # φ(z)/Φ(z) through the scaled complementary error function, which does not underflow
         signal = z + np.sqrt(2.0 / np.pi) / erfcx(z * -np.sqrt(0.5))
-    far = z < _EXPANSION_BELOW
+    far = z < -100.0  # where this expansion is more exact than the formula
     t = -z[far]
     signal[far] = (1.0 - 2.0 / t**2 + 10.0 / t**4 - 74.0 / t**6) / t
     return sd * signal
 
 
 def density_mode(x: np.ndarray) -> float:
-    """Mode of a kernel density estimate, to within the nodes' spacing; NaN for fewer than two values.
+    """Estimate the mode of a kernel density, to within the nodes' spacing; NaN for fewer than two values.
 
-    The estimate is that of R's ``density(x, kernel="epanechnikov", n=2**14)``, whose nodes are those that the
-    mode is chosen from: values are binned linearly on 2¹⁴ nodes that reach 7 bandwidths beyond the data,
-    smoothed there, and read by interpolation on 2¹⁴ nodes that reach 3 bandwidths beyond them.
+    The density is that of R's ``density(x, kernel="epanechnikov", n=2**14)``: values are binned linearly on 2¹⁴
+    nodes that reach 7 bandwidths beyond the data, smoothed there, and read by interpolation on 2¹⁴ nodes that
+    reach 3 bandwidths beyond. The bandwidth is Silverman's, 0.9 · min(sd, IQR/1.34) · n^(−1/5), never zero.
     """
     if x.size < 2:
         return np.nan
-    width = bandwidth(x)
-    least, greatest = x.min(), x.max()
-    low, high = least - 7.0 * width, greatest + 7.0 * width
-    step = (high - low) / (N_NODES - 1)
-    if not (np.isfinite(high - low) and step > 0.0):
-        return np.nan
-    density = smooth(bin_on_nodes(x, low, step), low, high, width)
-    unit = np.arange(N_NODES) / (N_NODES - 1)
-    wide = unit * (high - low) + low
-    shown = unit * (high - low - 8.0 * width) + (low + 4.0 * width)
-    return float(shown[np.argmax(np.interp(shown, wide, density))])
-
-
-def bandwidth(x: np.ndarray) -> float:
-    """Silverman's rule of thumb, 0.9 · min(sd, IQR/1.34) · n^(−1/5), never zero."""
     first, third = np.quantile(x, [0.25, 0.75])
     sd = np.std(x, ddof=1)
     spread = min(sd, (third - first) / 1.34) or sd or abs(x[0]) or 1.0
-    return float(0.9 * spread * x.size**-0.2)
-
-
-def bin_on_nodes(x: np.ndarray, low: float, step: float) -> np.ndarray:
-    """Share of the values at each node; as many empty nodes follow, room for the smoothing to wrap into.
-
-    A value counts at the two nodes low + k·step that surround it, in proportion to its nearness.
-    """
+    width = 0.9 * spread * x.size**-0.2
+    low, high = x.min() - 7.0 * width, x.max() + 7.0 * width
+    step = (high - low) / (N_NODES - 1)
+    if not (np.isfinite(high - low) and step > 0.0):
+        return np.nan
+    # A value counts at the two nodes around it, in proportion to its nearness. As many empty nodes follow, room
+    # for the smoothing to wrap into.
     position = (x - low) / step
     node = np.minimum(position.astype(np.intp), N_NODES - 2)
     part = position - node
-    counts = np.bincount(node, 1.0 - part, 2 * N_NODES)
-    return (counts + np.bincount(node + 1, part, 2 * N_NODES)) / x.size
-
-
-def smooth(counts: np.ndarray, low: float, high: float, width: float) -> np.ndarray:
-    """Binned values smoothed with the Epanechnikov kernel of standard deviation `width`.
-
-    The kernel is read at multiples of 2(high − low)/(2n − 1), not at the nodes' spacing (high − low)/(n − 1):
-    a slip of long standing in R's ``density`` that is kept here, as it decides which node is the mode.
-    """
-    size = counts.size
-    lag = np.arange(size)
-    distance = np.minimum(lag, size - lag) * (2.0 * (high - low) / (size - 1))
-    reach = np.sqrt(5.0) * width
-    weights = np.where(distance < reach, 0.75 / reach * (1.0 - (distance / reach) ** 2), 0.0)
-    return fft.irfft(fft.rfft(counts) * fft.rfft(weights), size)[: size // 2]
+    counts = np.bincount(node, 1.0 - part, 2 * N_NODES) + np.bincount(node + 1, part, 2 * N_NODES)
+    # The kernel is read at multiples of 2(high − low)/(2n − 1), not at the spacing (high − low)/(n − 1): a slip
+    # of long standing in R's ``density`` that is kept here, as it decides which node is the mode.
+    lag = np.arange(2 * N_NODES)
+    distance = np.minimum(lag, lag.size - lag) * (2.0 * (high - low) / (lag.size - 1))
+    kernel = np.maximum(1.0 - (distance / (np.sqrt(5.0) * width)) ** 2, 0.0)
+    density = fft.irfft(fft.rfft(counts) * fft.rfft(kernel), lag.size)[:N_NODES]
+    unit = np.arange(N_NODES) / (N_NODES - 1)
+    shown = unit * (high - low - 8.0 * width) + (low + 4.0 * width)
+    return float(shown[np.argmax(np.interp(shown, unit * (high - low) + low, density))])
 
 
 def median_polish(
@@ -350,34 +318,65 @@ def median_polish(
     if not tol >= 0:
         raise ValueError(f"tol must be a non-negative number; got {tol!r}.")
     X = as_arrays(values, "values")
-    sets = group_probes(probeset, X.shape[1])
-    out = polish_arrays(X, sets, False, int(max_iter), float(tol), n_jobs)
-    return named_like(out, values, sets.names)
+    names, order, starts = group_probes(probeset, X.shape[1])
+    out = polish_arrays(X, order, starts, int(max_iter), float(tol), n_jobs)
+    return named_like(out, values, names)
 
 
 def polish_arrays(
-    X: np.ndarray, sets: "ProbeSets", log2: bool, max_iter: int, tol: float, n_jobs: int | None
+    X: np.ndarray, order: np.ndarray, starts: np.ndarray, max_iter: int, tol: float, n_jobs: Any
 ) -> np.ndarray:
-    """Summaries of shape (n_sets, n_arrays) of the arrays in the rows of `X`, or of their logarithms."""
-    n_sets = len(sets.names)
-    out = np.empty((n_sets, X.shape[0]))
+    """Summarise the arrays in the rows of `X` by probe sets, to an array of shape (n_sets, n_arrays)."""
+    n_probes = np.diff(starts)
+    out = np.empty((len(n_probes), len(X)))
+    for n in np.unique(n_probes):  # sets of one size are polished together
+        alike = np.flatnonzero(n_probes == n)
+        probes = order[starts[alike, None] + np.arange(n)]
 
-    def polish_block(block: slice) -> None:
-        starts = sets.starts[block.start : block.stop + 1]
-        polish_sets(X, sets.order, starts, log2, max_iter, tol, out[block])
+        def polish_block(rows: slice, alike=alike, probes=probes) -> None:
+            z = np.ascontiguousarray(np.moveaxis(X[:, probes[rows]], 0, 2))
+            out[alike[rows]] = polish(z, max_iter, tol)
 
-    for_each_block(polish_block, (n_sets, X.size // n_sets + 1), n_jobs)
+        for_each_block(polish_block, (len(alike), n * len(X)), n_jobs)
+    return out
+
+
+def polish(z: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
+    """Fit z ≈ level + probe effects + array effects by alternate medians; return level + array effects.
+
+    `z`, of shape (n_sets, n_probes, n_arrays), is overwritten. A set ends after `max_iter` sweeps, or when its
+    sum of absolute residuals changes by a fraction below `tol`.
+    """
+
+    def sweep(values: np.ndarray, axis: int, into: np.ndarray) -> None:
+        centre = np.median(values, axis=axis, keepdims=True)
+        values -= centre
+        into += centre
+
+    n_sets, n_probes, n_arrays = z.shape
+    out = np.empty((n_sets, n_arrays))
+    going, before = np.arange(n_sets), np.zeros(n_sets)
+    level, probe = np.zeros((n_sets, 1, 1)), np.zeros((n_sets, n_probes, 1))
+    array = np.zeros((n_sets, 1, n_arrays))
+    for _ in range(max_iter):
+        sweep(z, 2, probe)
+        sweep(array, 2, level)
+        sweep(z, 1, array)
+        sweep(probe, 1, level)
+        out[going] = (level + array)[:, 0]
+        total = np.abs(z).sum(axis=(1, 2))
+        more = total > 0.0
+        more[more] = ~(np.abs(1.0 - before[more] / total[more]) < tol)
+        if not more.any():
+            break
+        going, before, z, level, probe, array = (
+            part[more] for part in (going, total, z, level, probe, array)
+        )
     return out
 
 
 def as_arrays(pm: Any, name: str = "pm") -> np.ndarray:
-    """Probe values as float64 with one microarray per row: the transpose of `pm`, always a copy.
-
-    Raises
-    ------
-    ValueError
-        If `pm` is not two-dimensional, is empty, or holds anything but finite real numbers.
-    """
+    """Copy finite probe values as float64, with one microarray per row."""
     pm = fill_masked(pm)
     values = check_array(pm, dtype="numeric", ensure_all_finite=False, input_name=name)
     if values.dtype.kind not in "biuf":
@@ -392,26 +391,11 @@ def as_arrays(pm: Any, name: str = "pm") -> np.ndarray:
     return X
 
 
-class ProbeSets(NamedTuple):
-    """Which probes belong together.
+def group_probes(probeset: Any, n_probes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Group the probes by their labels: sorted labels, `order` and `starts`.
 
-    Attributes
-    ----------
-    names : ndarray of shape (n_sets,)
-        Labels of the sets, sorted.
-    order : int64 ndarray of shape (n_probes,)
-        Probes, those of a set side by side and in the order they came.
-    starts : int64 ndarray of shape (n_sets + 1,)
-        Set k has the probes ``order[starts[k]:starts[k + 1]]``.
+    Set k has the probes ``order[starts[k]:starts[k + 1]]``, in the order in which they came.
     """
-
-    names: np.ndarray
-    order: np.ndarray
-    starts: np.ndarray
-
-
-def group_probes(probeset: Any, n_probes: int) -> ProbeSets:
-    """Probe sets from the label of each probe."""
     labels = np.asarray(probeset)
     if labels.shape != (n_probes,):
         raise ValueError(
@@ -419,6 +403,4 @@ def group_probes(probeset: Any, n_probes: int) -> ProbeSets:
             f"{labels.shape}. Probes are the rows of the matrix, and arrays its columns."
         )
     names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    order = np.argsort(codes, kind="stable").astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return ProbeSets(names, order, starts)
+    return names, np.argsort(codes, kind="stable"), np.r_[0, np.cumsum(counts)]

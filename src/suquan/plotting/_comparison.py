@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from suquan._validation import check_choice
 from suquan.comparison import BEST_FIXED, FIXED, LEARNED, START, VERDICT_METHOD, Comparison
 from suquan.plotting._axes import COLORS, finish, label, limits, make_axes, vector
 from suquan.plotting._targets import TargetQuantileDisplay
-from suquan.ranking import check_choice
 from suquan.statistics import Difference
 from suquan.survival import RiskGroups, kaplan_meier, numbers_at_risk
 from suquan.targets import grid

@@ -6,8 +6,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from suquan._validation import check_choice
 from suquan.plotting._axes import COLORS, finish, make_axes, shown_places
-from suquan.ranking import check_choice
 
 # More samples than this cannot be told apart in one picture.
 _MAX_SAMPLES = 60

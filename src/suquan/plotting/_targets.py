@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from suquan._validation import check_choice
 from suquan.comparison import VERDICT_METHOD, Comparison
 from suquan.methods import METHODS, resolve_method
 from suquan.plotting._axes import (
@@ -22,7 +23,6 @@ from suquan.plotting._axes import (
     shown_places,
     vector,
 )
-from suquan.ranking import check_choice
 from suquan.targets import NAMED, grid, make_target_quantiles
 
 # Root mean square distance below which a target read at knots is the named one.
