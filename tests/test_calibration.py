@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, log_loss
-from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 
 from suquan import SuquanClassifier, SuquanClassifierCV, load_model, save_model
 from suquan.calibration import (
@@ -25,8 +25,9 @@ from suquan.calibration import (
 )
 from suquan.datasets import make_corrupted_classification
 from suquan.export import export_model
+from suquan.grids import choose
 from suquan.methods import METHODS
-from suquan.model_selection import Candidate, choose
+from suquan.rounds import Candidate
 
 SMALL = {"alphas": [1e-3, 1.0], "smoothnesses": 1, "n_repeats": 1, "random_state": 0}
 
@@ -66,16 +67,12 @@ def test_sigmoid_is_logistic_regression_on_the_targets_of_platt():
     assert log_loss(codes, p, sample_weight=s) < 0.8 * log_loss(codes, expit(u), sample_weight=s)
 
 
-def test_sigmoid_does_not_care_for_the_scale_of_scores():
+def test_a_higher_score_never_means_less_and_the_scale_does_not_matter():
     u, codes, s = make_scores()
     p = apply_calibration(fit_calibration("sigmoid", u, codes, s), u)
     for scale, shift in ((1e6, -3.0), (1e-4, 0.0)):
         v = scale * u + shift
         assert_allclose(apply_calibration(fit_calibration("sigmoid", v, codes, s), v), p, atol=1e-6)
-
-
-def test_a_higher_score_never_means_less():
-    u, codes, s = make_scores()
     found = fit_calibration("sigmoid", -u, codes, s)
     assert found["slope"] == 0.0
     p = apply_calibration(found, -u)[:, 1]
@@ -166,7 +163,7 @@ def test_out_of_fold_scores_are_those_of_models_that_have_not_seen_the_sample():
     assert_allclose(model.out_of_fold_scores_, np.concatenate(expected) + shift, atol=1e-6)
 
 
-@pytest.mark.parametrize("n_features", [8, 60])  # 60: through blocks of knots
+@pytest.mark.parametrize("n_features", [8, 60])
 def test_out_of_fold_scores_count_missing_values_as_predictions_do(n_features):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((45, n_features))
@@ -242,19 +239,6 @@ def test_class_weights_are_part_of_what_is_calibrated():
     assert abs(plain.predict_proba(X[keep])[:, 1].mean() - share) < 0.05
 
 
-def test_samples_without_weight_do_not_count():
-    X, y = make_problem()
-    weights = np.ones(len(y))
-    weights[::9] = 0.0
-    cv = list(StratifiedKFold(3).split(X, y))
-    model = SuquanClassifierCV("fixed", cv=cv, **SMALL).fit(X, y, sample_weight=weights)
-    other = y.copy()
-    other[::9] = ~other[::9]
-    same = clone(model).set_params(alphas=[model.alpha_]).fit(X, other, sample_weight=weights)
-    assert model.calibration_["slope"] == pytest.approx(same.calibration_["slope"])
-    assert model.calibration_["intercept"] == pytest.approx(same.calibration_["intercept"])
-
-
 def test_more_classes_get_one_temperature():
     X, y = make_problem(150)
     labels = np.where(y, "a", np.where(np.arange(150) % 2, "b", "c"))
@@ -266,18 +250,6 @@ def test_more_classes_get_one_temperature():
         clone(model).set_params(calibration="isotonic").fit(X, labels)
 
 
-def test_groups_stay_together_in_the_scores_that_are_calibrated():
-    X, y = make_problem()
-    groups = np.arange(len(y)) // 3
-    model = SuquanClassifierCV("fixed", cv=GroupKFold(3), **SMALL).fit(X, y, groups=groups)
-    folds = np.repeat(np.arange(3), 30)
-    for group in np.unique(groups):
-        assert (
-            len(set(folds[np.isin(model.out_of_fold_samples_, np.flatnonzero(groups == group))]))
-            == 1
-        )
-
-
 def test_two_outputs_of_two_classes_are_calibrated_by_their_difference():
     X, y = make_problem()
     model = SuquanClassifierCV("fixed", loss="softmax", cv=3, **SMALL).fit(X, y)
@@ -286,23 +258,16 @@ def test_two_outputs_of_two_classes_are_calibrated_by_their_difference():
     assert_array_equal(model.predict_proba(X), expected)
 
 
-def test_unknown_calibrations_and_folds_that_are_too_small_are_refused():
-    X, y = make_problem(30)
-    with pytest.raises(ValueError, match="calibration must be one of 'sigmoid', 'isotonic'"):
-        SuquanClassifierCV(calibration="beta").fit(X, y)
-    y = np.arange(30) < 3
-    model = SuquanClassifierCV("fixed", cv=3, calibration="isotonic", **SMALL)
-    with pytest.raises(
-        ValueError, match=r"two test samples of each class.*split 0.*1 of class True"
-    ):
-        model.fit(X, y)
-    assert model.set_params(calibration=None).fit(X, y).calibration_ is None
-
-
-def test_default_calibration_is_left_out_where_a_class_is_too_rare_and_the_class_is_named():
+def test_calibrations_that_are_unknown_or_have_too_few_samples_are_refused_or_left_out():
     X, _ = make_problem(30)
     y = np.where(np.arange(30) < 3, "rare", "common")
+    with pytest.raises(ValueError, match="calibration must be one of 'sigmoid', 'isotonic'"):
+        SuquanClassifierCV(calibration="beta").fit(X, y)
     model = SuquanClassifierCV("fixed", cv=3, **SMALL)
+    with pytest.raises(
+        ValueError, match=r"two test samples of each class.*split 0.*1 of class 'rare'"
+    ):
+        clone(model).set_params(calibration="isotonic").fit(X, y)
     with pytest.warns(UserWarning, match=r"1 of class 'rare'. Probabilities are not calibrated"):
         model.fit(X, y)
     plain = clone(model).set_params(calibration=None).fit(X, y)
@@ -420,15 +385,6 @@ def test_model_files_keep_the_calibration(kind, tmp_path):
     assert_array_equal(same.predict(X), model.predict(X))
     assert_array_equal(same.out_of_fold_scores_, model.out_of_fold_scores_)
     assert same.calibration == kind
-
-
-def test_dask_arrays_get_the_same_probabilities():
-    da = pytest.importorskip("dask.array")
-    X, y = make_problem()
-    model = SuquanClassifierCV("fixed", cv=3, **SMALL).fit(X, y)
-    blocks = da.from_array(X, chunks=(25, -1))
-    assert_allclose(model.predict_proba(blocks).compute(), model.predict_proba(X))
-    assert_array_equal(model.predict(blocks).compute(), model.predict(X))
 
 
 # -- ties --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from suquan import QuantileNormalizer, compare
 from suquan.calibration import MEASURES
 from suquan.fitting import standardize_start
-from suquan.model_selection import alpha_grid
+from suquan.grids import alpha_grid
 
 from ..expression.data import load_dataset
 from ..stages import Task

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from suquan.folds import Candidate
+from suquan.grids import choose
 from suquan.methods import METHODS
-from suquan.model_selection import choose
+from suquan.rounds import Candidate
 from suquan.statistics import corrected_difference
 
 from ..tables import Row, column, distinct, read_rows, where, write_rows

@@ -13,9 +13,9 @@ from threadpoolctl import threadpool_limits
 
 from suquan import SuquanClassifier, SuquanClassifierCV, make_target_quantiles
 from suquan.datasets import make_corrupted_classification
-from suquan.folds import Candidate
+from suquan.grids import choose
 from suquan.methods import resolve_method
-from suquan.model_selection import choose
+from suquan.rounds import Candidate
 
 from ..stages import Task
 from ..tables import Row

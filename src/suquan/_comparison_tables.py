@@ -1,4 +1,8 @@
-"""Result of a comparison: what the outcomes of its tasks say, as tables, dicts of equal-length arrays."""
+"""Result of a comparison: tables, which are dicts of equal-length arrays, and the verdict.
+
+Scores of the methods over the outer folds come in from :meth:`suquan._study.Study.result`; a
+:class:`Comparison` goes out.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,16 @@ import html
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from suquan._arms import BEST_FIXED, START, VERDICT_METHOD
 from suquan._files import replace_file
-from suquan.calibration import MEASURES, measure_probabilities, reliability
-from suquan.model_selection import ranks_of
+from suquan.calibration import MEASURES, reliability
+from suquan.grids import ranks_of
 from suquan.statistics import (
     Difference,
     corrected_difference,
@@ -24,10 +30,9 @@ from suquan.statistics import (
 )
 from suquan.survival import RiskGroups
 
-# The learned method with nothing learned, and the best alternative inside each outer fold.
-START, BEST_FIXED = "start", "best_fixed"
-# The learned method of the verdict, fixed in advance.
-VERDICT_METHOD = "crossfit"
+# Fields of an outcome (:mod:`suquan._tasks`) that are columns of the table of folds; the measures of
+# probabilities follow them.
+FOLD_COLUMNS = ("score", "alpha", "smoothness", "rounds", "seconds")
 Table = dict[str, np.ndarray]
 
 
@@ -39,9 +44,8 @@ class Comparison:
     ----------
     folds : dict of arrays
         One row per method and outer fold: method, repeat, fold, score, alpha, smoothness, rounds, seconds; for
-        classes also log_loss, brier, balanced_accuracy and balanced_accuracy_at_prevalence (see
-        :func:`suquan.calibration.measure_probabilities`), NaN for estimators without probabilities; and
-        cohort, where cohorts are left out.
+        classes also the measures of probabilities (:func:`suquan.calibration.measure_probabilities`), NaN for
+        estimators without any; and cohort, where cohorts are left out.
     summary : dict of arrays
         One row per method: method, mean, std, rank, and means of the measures of probabilities.
     tests : dict of arrays
@@ -55,9 +59,8 @@ class Comparison:
         was learned in any fold.
     contrasts : dict of arrays
         All differences that the verdict reads, method − other: learned − "start", learned − "best_fixed", and
-        every further method (forests, own estimators, other learned ones) − learned, with its interval
-        and p-value adjusted by Holm over these further methods (see
-        :func:`suquan.statistics.holm_differences`). Columns: method, other, difference, low, high, t, p.
+        every further method − learned, with interval and p-value adjusted by Holm over these further methods.
+        Columns: method, other, difference, low, high, t, p.
     targets : dict of arrays
         Learned targets of each method over the outer folds, (n_folds, n_features).
     permutations : dict of arrays
@@ -105,12 +108,12 @@ class Comparison:
     def target_band(
         self, method: str = VERDICT_METHOD
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Lowest, median and highest learned target over the outer folds, place by place."""
+        """Compute the lowest, median and highest learned target over the outer folds at every rank."""
         targets = self.targets[method]
         return targets.min(axis=0), np.median(targets, axis=0), targets.max(axis=0)
 
     def to_pandas(self) -> dict[str, Any]:
-        """Tables as data frames, by name; needs pandas."""
+        """Turn the tables into data frames, by name; needs pandas."""
         import pandas as pd
 
         return {name: pd.DataFrame(table) for name, table in self._tables().items()}
@@ -127,16 +130,7 @@ class Comparison:
         return tables | {name: getattr(self, name) for name in others if getattr(self, name)}
 
     def plot(self, axes: Any = None) -> Any:
-        """Scores of all methods over the folds, and the band of the learned target; needs matplotlib.
-
-        Parameters
-        ----------
-        axes : two matplotlib axes, default=None
-
-        Returns
-        -------
-        matplotlib figure
-        """
+        """Draw the scores of all methods and the band of the learned target on two matplotlib axes."""
         from suquan.plotting import plot_comparison
 
         return plot_comparison(self, axes)
@@ -145,110 +139,117 @@ class Comparison:
 # -- how they are made ------------------------------------------------------------------------------
 
 
-def measures_table(
-    probabilities: Sequence[np.ndarray], codes: Sequence[np.ndarray], prevalences: Sequence[Any]
-) -> Table:
-    """Measures of one method's probabilities in every fold; NaN where it has none."""
-    rows = [
-        measure_probabilities(p, *known) if p.size else dict.fromkeys(MEASURES, np.nan)
-        for p, *known in zip(probabilities, codes, prevalences, strict=True)
-    ]
-    return {name: np.array([row[name] for row in rows]) for name in MEASURES}
+def table_of(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> Table:
+    """Turn rows with the same keys into one array per key; `columns` are those of a table without rows."""
+    return {key: np.array([row[key] for row in rows]) for key in (rows[0] if rows else columns)}
 
 
-def reliability_table(probabilities: dict[str, list[np.ndarray]], codes: list[np.ndarray]) -> Table:
-    """Bins of what each method said and of what came true, over all outer folds."""
-    found = {
-        name: reliability(np.concatenate(parts), np.concatenate(codes))
-        for name, parts in probabilities.items()
-        if all(part.size and not np.isnan(part).any() for part in parts)
-    }
-    if not found:
-        return {}
-    names = np.repeat(list(found), [len(bins["count"]) for bins in found.values()])
-    columns = {
-        key: np.concatenate([bins[key] for bins in found.values()])
-        for key in ("predicted", "observed", "count")
-    }
-    return {"method": names, **columns}
-
-
-def cohort_table(
-    cohorts: Sequence[str], n_samples: Sequence[int], scores: dict[str, np.ndarray]
-) -> Table:
-    """One row per cohort and method: its score there, and the difference from the reference's."""
-    values = np.stack(list(scores.values()), axis=1)
-    reference = scores.get(START, scores.get(BEST_FIXED, np.full(len(cohorts), np.nan)))
-    return {
-        "cohort": np.repeat(cohorts, len(scores)),
-        "n_samples": np.repeat(n_samples, len(scores)),
-        "method": np.tile(list(scores), len(cohorts)),
-        "score": values.ravel(),
-        "difference": (values - reference[:, None]).ravel(),
-    }
-
-
-def summary_table(scores: dict[str, np.ndarray], measures: dict[str, Table]) -> Table:
-    """Means over the folds, one row per method."""
-    means = np.array([values.mean() for values in scores.values()])
-    return {
-        "method": np.array(list(scores)),
-        "mean": means,
-        "std": np.array([v.std(ddof=1) if len(v) > 1 else np.nan for v in scores.values()]),
-        "rank": ranks_of(means),
-        **{
-            name: np.array([table[name].mean() for table in measures.values()])
-            for name in (MEASURES if measures else ())
-        },
-    }
+def summary_table(folds: Table) -> Table:
+    """Average the scores and the measures of probabilities over the folds, one row per method."""
+    rows = []
+    for name in dict.fromkeys(folds["method"].tolist()):
+        own = {key: column[folds["method"] == name] for key, column in folds.items()}
+        score = own["score"]
+        rows.append(
+            {
+                "method": name,
+                "mean": score.mean(),
+                "std": score.std(ddof=1) if len(score) > 1 else np.nan,
+                "rank": 0,
+                **{measure: own[measure].mean() for measure in MEASURES if measure in own},
+            }
+        )
+    table = table_of(rows)
+    return {**table, "rank": ranks_of(table["mean"])}
 
 
 def tests_table(scores: dict[str, np.ndarray], test_share: float, *, of_cohorts: bool) -> Table:
-    """Every method against every other; a two-sided test is the same for (a, b) and (b, a).
+    """Compare every method with every other; a two-sided test is the same for (a, b) and (b, a).
 
     Cohorts are no random folds: the corrected test does not hold for them, and the differences stand alone.
     """
-    pairs = [(a, b) for a in scores for b in scores if a != b]
-    found = [corrected_difference(scores[a] - scores[b], test_share) for a, b in pairs]
-    if of_cohorts:
-        found = [Difference(one.mean, -np.inf, np.inf, np.nan, np.nan) for one in found]
-    p_t = {frozenset(pair): one.p_value for pair, one in zip(pairs, found, strict=True)}
-    p_t_holm = dict(zip(p_t, holm(np.array(list(p_t.values()))), strict=True))
-    p_wilcoxon = np.array(
-        [np.nan if of_cohorts else wilcoxon_greater(scores[a] - scores[b]) for a, b in pairs]
+    rows = []
+    for a, b in permutations(scores, 2):
+        gains = scores[a] - scores[b]
+        found = corrected_difference(gains, test_share)
+        if of_cohorts:
+            found = Difference(found.mean, -np.inf, np.inf, np.nan, np.nan)
+        p_wilcoxon = np.nan if of_cohorts else wilcoxon_greater(gains)
+        rows.append({**_row(a, b, found, "p_t"), "p_t_holm": np.nan, "p_wilcoxon": p_wilcoxon})
+    table = table_of(
+        rows, ("method", "other", "difference", "low", "high", "t", "p_t", "p_t_holm", "p_wilcoxon")
     )
-    columns = ("difference", "low", "high", "t", "p_t")
-    return {
-        "method": np.array([a for a, _ in pairs]),
-        "other": np.array([b for _, b in pairs]),
-        **dict(zip(columns, np.array(found).reshape(-1, len(columns)).T, strict=True)),
-        "p_t_holm": np.array([p_t_holm[frozenset(pair)] for pair in pairs]),
-        "p_wilcoxon": p_wilcoxon,
-        "p_wilcoxon_holm": holm(p_wilcoxon),
-    }
-
-
-def permutation_table(means: np.ndarray, observed: np.ndarray | None) -> Table:
-    """Mean scores with shuffled labels, and the share of them that reach the observed one."""
-    level = np.nan if observed is None else observed.mean()
-    p_value = (1 + np.sum(means >= level)) / (1 + len(means))
-    return {
-        "permutation": np.arange(len(means)),
-        "mean": means,
-        "p_value": np.full(len(means), p_value),
-    }
+    once = {frozenset((row["method"], row["other"])): row["p_t"] for row in rows}
+    adjusted = dict(zip(once, holm(np.array(list(once.values()))), strict=True))
+    table["p_t_holm"] = np.array([adjusted[frozenset((r["method"], r["other"]))] for r in rows])
+    return {**table, "p_wilcoxon_holm": holm(table["p_wilcoxon"])}
 
 
 def contrasts_table(
     scores: dict[str, np.ndarray], learned: str, others: Sequence[str], test_share: float
 ) -> Table:
-    """Differences that the verdict reads; see :class:`Comparison`."""
-    pairs = [(learned, START), (learned, BEST_FIXED), *((name, learned) for name in others)]
-    gains = [scores[a] - scores[b] for a, b in pairs]
-    found = [corrected_difference(gain, test_share) for gain in gains[:2]]
-    rows = np.array(found + holm_differences(gains[2:], test_share)).T
-    columns = ("method", "other", "difference", "low", "high", "t", "p")
-    return dict(zip(columns, (*np.array(pairs).T, *rows), strict=True))
+    """Compute the differences that the verdict reads; see :class:`Comparison`."""
+    first, choice, *further = (
+        (learned, START),
+        (learned, BEST_FIXED),
+        *((b, learned) for b in others),
+    )
+    gains = {pair: scores[pair[0]] - scores[pair[1]] for pair in (first, choice, *further)}
+    found = [corrected_difference(gains[pair], test_share) for pair in (first, choice)]
+    found += holm_differences([gains[pair] for pair in further], test_share)
+    return table_of([_row(*pair, one, "p") for pair, one in zip(gains, found, strict=True)])
+
+
+def _row(method: str, other: str, found: Difference, p_value: str) -> dict[str, Any]:
+    """Make the row of one difference; `p_value` names the column of its p-value."""
+    columns = ("difference", "low", "high", "t", p_value)
+    return {"method": method, "other": other, **dict(zip(columns, found, strict=True))}
+
+
+def differences_of(contrasts: Table) -> list[Difference]:
+    """Read the differences of the table of contrasts, in its order."""
+    columns = [contrasts[key].tolist() for key in ("difference", "low", "high", "t", "p")]
+    return [Difference(*row) for row in zip(*columns, strict=True)]
+
+
+def permutation_table(means: Sequence[float], observed: np.ndarray | None) -> Table:
+    """List the mean scores with shuffled labels, and the share of them that reach the observed one."""
+    level = np.nan if observed is None else observed.mean()
+    p_value = (1 + np.sum(np.array(means) >= level)) / (1 + len(means))
+    rows = enumerate(means)
+    return table_of([{"permutation": k, "mean": mean, "p_value": p_value} for k, mean in rows])
+
+
+def reliability_table(probabilities: dict[str, list[np.ndarray]], codes: np.ndarray) -> Table:
+    """Join the bins of each method's probabilities of all outer folds and of what came true."""
+    rows = []
+    for name, parts in probabilities.items():
+        if all(part.size and not np.isnan(part).any() for part in parts):
+            bins = reliability(np.concatenate(parts), codes)
+            values = zip(*(column.tolist() for column in bins.values()), strict=True)
+            rows += [{"method": name, **dict(zip(bins, row, strict=True))} for row in values]
+    return table_of(rows)
+
+
+def cohort_table(
+    cohorts: Sequence[str], n_samples: Sequence[int], scores: dict[str, np.ndarray]
+) -> Table:
+    """List the score of each method in each cohort, and its difference from the reference's."""
+    unknown = np.full(len(cohorts), np.nan)
+    reference = scores.get(START, scores.get(BEST_FIXED, unknown))
+    return table_of(
+        [
+            {
+                "cohort": cohort,
+                "n_samples": n_samples[k],
+                "method": name,
+                "score": values[k],
+                "difference": values[k] - reference[k],
+            }
+            for k, cohort in enumerate(cohorts)
+            for name, values in scores.items()
+        ]
+    )
 
 
 def cohort_verdict(
@@ -273,8 +274,7 @@ def verdict_of(contrasts: Table, scoring: str, n_folds: int, n_left: int) -> str
             f"No verdict: methods must name {VERDICT_METHOD!r}, or exactly one method that learns its target "
             "from an initial one."
         )
-    names, _, *columns = (column.tolist() for column in contrasts.values())
-    first, choice, *others = (Difference(*row) for row in zip(*columns, strict=True))
+    first, choice, *others = differences_of(contrasts)
     if n_folds < 2:
         return (
             "No verdict: one outer fold gives no interval; the difference from the initial target there is "
@@ -298,8 +298,9 @@ def verdict_of(contrasts: Table, scoring: str, n_folds: int, n_left: int) -> str
     if choice.low <= 0 <= choice.high:
         claim = "not detectably better or worse"
     text += f" The learned target is {claim} than the best alternative inside each fold: {told(choice)}."
+    names = contrasts["method"][2:].tolist()
     better = [
-        f"{name!r} {told(one)}" for name, one in zip(names[2:], others, strict=True) if one.low > 0
+        f"{name!r} {told(one)}" for name, one in zip(names, others, strict=True) if one.low > 0
     ]
     if better:
         text += f" Better than the learned target, intervals adjusted: {', '.join(better)}."

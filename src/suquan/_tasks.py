@@ -26,24 +26,26 @@ Task = tuple[str, int]  # method and outer fold
 
 
 class Outcome(NamedTuple):
-    """Result of one method on one outer fold."""
+    """Result of one method on one outer fold; what a method does not have keeps its default.
+
+    Of the test samples: `probabilities` of classes, (n_test, n_classes); `outputs`, (n_test, n_outputs).
+    """
 
     score: float
-    inner_score: float
-    alpha: float
-    smoothness: float
-    rounds: int
-    seconds: float
-    target: np.ndarray  # learned target, empty where there is none
-    # Of the classes of the test samples, (n_test, n_classes); empty where there are none.
+    inner_score: float = np.nan
+    alpha: float = np.nan
+    smoothness: float = np.nan
+    rounds: int = 0
+    seconds: float = 0.0
+    target: np.ndarray = np.empty(0)
     probabilities: np.ndarray = np.empty(0)
-    outputs: np.ndarray = np.empty((0, 1))  # of a learned target's model for the test samples
+    outputs: np.ndarray = np.empty((0, 1))
 
 
 def run_tasks(
     study: Any, tasks: list[Task], store: Store, n_jobs: int | None, progress: bool
 ) -> dict[Task, Outcome]:
-    """Outcomes of all tasks; those that the store holds already are not computed again."""
+    """Compute the outcomes of all tasks but for those that the store holds already."""
     outcomes = {task: found for task in tasks if (found := store.load(task)) is not None}
     todo = [task for task in tasks if task not in outcomes]
     with Progress(len(todo), progress) as display:
@@ -103,7 +105,7 @@ class Store:
         return self.directory / f"{name}-{task[1]}.npz"
 
     def load(self, task: Task) -> Outcome | None:
-        """Outcome of a finished task, or None."""
+        """Read the outcome of a finished task, or None."""
         return None if self.directory is None else read_part(self._path(task), _read_outcome)
 
     def save(self, task: Task, outcome: Outcome) -> None:
@@ -120,18 +122,8 @@ def _read_outcome(file: IO[bytes]) -> Outcome:
 
 
 def digest_of(value: Any) -> str:
-    """Hash of the whole state of a value; of objects defined on the spot by their code."""
+    """Hash a value by its whole state; functions and classes by their names."""
     try:
         return joblib.hash(value)
     except (AttributeError, TypeError, pickle.PicklingError):
         return joblib.hash(bytes(dump_by_value(value)))
-
-
-def code_of(scorer: Any) -> list[tuple]:
-    """Code of the functions in a scorer: pickled functions are names."""
-    functions = [scorer, *getattr(scorer, "__dict__", {}).values()]
-    codes = [f.__code__ for f in functions if hasattr(f, "__code__")]
-    return [
-        (code.co_code, code.co_names, [c for c in code.co_consts if not hasattr(c, "co_code")])
-        for code in codes
-    ]

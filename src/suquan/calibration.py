@@ -4,12 +4,14 @@ Scores come in as `decision_function` gives them, probabilities of all classes g
 fit a calibration to the scores of samples that the scoring model had not seen; predictions apply it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, log_softmax, softmax
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_softmax, logit, softmax
 from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
 
 from suquan._validation import check_choice
 
@@ -22,11 +24,7 @@ __all__ = [
 ]
 
 CALIBRATIONS = ("sigmoid", "isotonic")
-# Temperatures that are tried, as powers of e: scores of any scale that occurs.
-_LOG_TEMPERATURES = (-15.0, 15.0)
-# What a table says of probabilities.
-MEASURES = ("log_loss", "brier", "balanced_accuracy", "balanced_accuracy_at_prevalence")
-N_BINS = 10
+N_BINS = 10  # of reliability
 
 
 def check_calibration(kind: Any, n_classes: int) -> None:
@@ -44,7 +42,7 @@ def check_calibration(kind: Any, n_classes: int) -> None:
 def fit_calibration(
     kind: str, scores: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> dict[str, Any]:
-    """Calibration of scores that were given to samples of known classes.
+    """Fit a calibration to the scores of samples whose classes are known.
 
     Minimises −Σ_i s_i Σ_k t_ik log p_ik, the log loss where t_ik is 1 for the sample's own class, else 0. So
     that no probability becomes 0 or 1 because few samples were seen, t_ik is (N + 1)/(N + 2) for the own class,
@@ -98,7 +96,7 @@ def fit_calibration(
 
 
 def apply_calibration(calibration: dict[str, Any], scores: np.ndarray) -> np.ndarray:
-    """Probabilities of all classes, (n_samples, n_classes).
+    """Compute the probabilities of all classes.
 
     Parameters
     ----------
@@ -137,7 +135,7 @@ def centre_scores(calibration: dict[str, Any]) -> tuple[float, dict[str, Any]] |
 
 
 def _targets(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:
-    """Targets t_ik of :func:`fit_calibration`, (n_rows, n_classes)."""
+    """Compute the targets t_ik of :func:`fit_calibration`, (n_rows, n_classes)."""
     size = np.bincount(codes, weights, n_classes)[codes] if n_classes == 2 else weights.sum()
     rest = np.broadcast_to(1.0 / (size + 2.0), len(codes))
     targets = np.repeat(rest[:, None] / (n_classes - 1), n_classes, axis=1)
@@ -146,39 +144,29 @@ def _targets(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarr
 
 
 def _sigmoid(u: np.ndarray, t: np.ndarray, s: np.ndarray) -> tuple[float, float]:
-    """Slope ≥ 0 and intercept that minimise Σ s [log(1 + exp(v)) − t v], v = slope·u + intercept."""
-    centre, s = np.average(u, weights=s), s / s.sum()
+    """Find the slope ≥ 0 and the intercept that minimise Σ s [log(1 + eᵛ) − t v], v = slope·u + intercept."""
+    centre = float(np.average(u, weights=s))
     scale = float(np.sqrt(np.average((u - centre) ** 2, weights=s)))
-    if scale <= 1e-12 * (1.0 + abs(centre)):  # scores that differ by rounding are one score
-        scale = 0.0
-    z = (u - centre) / (scale or 1.0)
-
-    def value(x: np.ndarray) -> tuple[float, np.ndarray]:
-        v = x[0] * z + x[1]
-        excess = s * (expit(v) - t)
-        return float(s @ (np.logaddexp(0.0, v) - t * v)), np.array([excess @ z, excess.sum()])
-
-    mean = np.average(t, weights=s)
-    start = np.array([1.0 if scale else 0.0, np.log(mean / (1.0 - mean))])
-    accurate = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
-    bounds = [(0.0, None if scale else 0.0), (None, None)]
-    slope, shift = minimize(
-        value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=accurate
-    ).x
-    slope = float(slope) / (scale or 1.0)
-    return slope, float(shift) - slope * float(centre)
+    slope, shift = 0.0, float(logit(np.average(t, weights=s)))
+    if scale > 1e-12 * (1.0 + abs(centre)):  # scores that differ by rounding are one score
+        # A sample counts t times as a one and 1 − t times as a zero.
+        z, codes = np.tile((u - centre) / scale, 2)[:, None], np.repeat([1, 0], len(u))
+        model = LogisticRegression(C=1e12, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+        model.fit(z, codes, np.r_[s * t, s * (1.0 - t)] / s.sum())
+        if model.coef_.item() > 0.0:  # else the best slope ≥ 0 is 0, as the problem is convex
+            slope, shift = model.coef_.item() / scale, model.intercept_.item()
+    return slope, shift - slope * centre
 
 
 def _temperature(u: np.ndarray, t: np.ndarray, s: np.ndarray) -> float:
-    """T > 0 that minimises −Σ s Σ_k t_k log softmax(u/T)_k, which is convex in 1/T."""
+    """Find the T > 0 that minimises −Σ s Σ_k t_k log softmax(u/T)_k, which is convex in 1/T."""
 
     def value(log_temperature: float) -> float:
         logs = log_softmax(u * np.exp(-log_temperature), axis=1)
         return -float(s @ np.sum(t * logs, axis=1)) / float(s.sum())
 
-    found = minimize_scalar(
-        value, bounds=_LOG_TEMPERATURES, method="bounded", options={"xatol": 1e-9}
-    )
+    limits = (-15.0, 15.0)  # powers of e, for scores of any scale that occurs
+    found = minimize_scalar(value, bounds=limits, method="bounded", options={"xatol": 1e-9})
     return float(np.exp(found.x))
 
 
@@ -188,7 +176,7 @@ def _temperature(u: np.ndarray, t: np.ndarray, s: np.ndarray) -> float:
 def measure_probabilities(
     probabilities: np.ndarray, codes: np.ndarray, prevalence: np.ndarray
 ) -> dict[str, float]:
-    """Log loss, Brier score and balanced accuracy of probabilities of samples whose classes are known.
+    """Measure probabilities of samples whose classes are known.
 
     Parameters
     ----------
@@ -205,38 +193,47 @@ def measure_probabilities(
         Σ_k (p_k − y_k)² of more; "balanced_accuracy", the recall averaged over the classes, where the class of
         largest p_k is predicted (0.5 for two); "balanced_accuracy_at_prevalence", the same for the largest
         p_k / prevalence_k, which for two classes puts the limit at the prevalence of the second. All NaN
-        where a probability is.
+        where a probability is, or where there are none.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from suquan.calibration import measure_probabilities
     >>> p = np.array([[0.9, 0.1], [0.7, 0.3], [0.6, 0.4]])
     >>> found = measure_probabilities(p, np.array([0, 1, 1]), np.array([0.8, 0.2]))
     >>> found["balanced_accuracy"], found["balanced_accuracy_at_prevalence"]
     (0.5, 1.0)
     """
-    if np.isnan(probabilities).any():
-        return dict.fromkeys(MEASURES, np.nan)
-    own = np.take_along_axis(probabilities, codes[:, None], axis=1)[:, 0]
-    n_classes = probabilities.shape[1]
-    squares = np.sum((probabilities - np.eye(n_classes)[codes]) ** 2, axis=1)
-    counts = np.bincount(codes, minlength=n_classes)
+    if not probabilities.size or np.isnan(probabilities).any():
+        return dict.fromkeys(_FORMULAS, np.nan)
+    return {name: float(of(probabilities, codes, prevalence)) for name, of in _FORMULAS.items()}
 
-    def balanced_accuracy(p: np.ndarray) -> float:
-        right = np.bincount(codes, np.argmax(p, axis=1) == codes, n_classes)
-        return float(np.mean((right / np.maximum(counts, 1))[counts > 0]))
 
-    values = (
-        -float(np.mean(np.log(np.maximum(own, np.finfo(float).eps)))),
-        float(np.mean(squares)) / (2.0 if n_classes == 2 else 1.0),
-        balanced_accuracy(probabilities),
-        balanced_accuracy(probabilities / prevalence),
-    )
-    return dict(zip(MEASURES, values, strict=True))
+def _balanced_accuracy(p: np.ndarray, codes: np.ndarray) -> float:
+    hits = np.argmax(p, axis=1) == codes
+    return float(np.mean([hits[codes == k].mean() for k in np.unique(codes)]))
+
+
+# Measures of probabilities, (n_samples, n_classes), in tables. Each also gets the classes of the samples by
+# their number, and the shares of the classes among the training samples. A new measure is a row here.
+_FORMULAS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Any]] = {
+    "log_loss": lambda p, codes, _: (
+        -np.mean(np.log(np.maximum(p[np.arange(len(p)), codes], np.finfo(float).eps)))
+    ),
+    "brier": lambda p, codes, _: (
+        np.mean(np.sum((p - np.eye(p.shape[1])[codes]) ** 2, axis=1))
+        / (2.0 if p.shape[1] == 2 else 1.0)
+    ),
+    "balanced_accuracy": lambda p, codes, _: _balanced_accuracy(p, codes),
+    "balanced_accuracy_at_prevalence": lambda p, codes, shares: _balanced_accuracy(
+        p / shares, codes
+    ),
+}
+MEASURES = tuple(_FORMULAS)
 
 
 def reliability(probabilities: np.ndarray, codes: np.ndarray) -> dict[str, np.ndarray]:
-    """How often what was said came true, by ten bins of what was said; empty bins are left out.
+    """Compare predicted probabilities with observed frequencies in ten bins; empty bins are left out.
 
     Of two classes: the probability of the second, and its share. Of more: the probability of the class that is
     predicted, and the share of right predictions.

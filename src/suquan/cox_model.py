@@ -264,6 +264,3 @@ class SuquanCoxCV(SelectionMixin, SuquanCox):
         The parameters are those of :meth:`SuquanCox.fit`; splitters get the groups too.
         """
         return SelectionMixin.fit(self, X, as_outcome(y, strata), sample_weight, groups)
-
-    def _scoring(self, classes: Any) -> Any:
-        return self.scoring or "concordance"

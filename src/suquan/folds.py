@@ -1,24 +1,21 @@
 """Folds of selection and comparison: samples ranked once, fits on any part of them, and the scores of these.
 
-Scores are those of any scikit-learn scorer, of outputs that are known already.
+Validated samples come in; :class:`RankedData` fits all settings of a grid to the training samples of a fold and
+scores them on its test samples. :func:`make_splits` makes the folds. Selection and comparison call both.
 """
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import (
+    BaseCrossValidator,
     GroupKFold,
     PredefinedSplit,
     RepeatedKFold,
@@ -38,34 +35,25 @@ from suquan.fitting import (
     finish,
     fit_weights,
     pose,
-    predicted_classes,
     rank,
     solve,
 )
-from suquan.losses import Loss, classes_of_folds
+from suquan.losses import classes_of_folds
 from suquan.objective import Fit, Splits
 from suquan.ranking import SampleOperator
 from suquan.rounds import Candidate
-from suquan.survival import concordance
+from suquan.scoring import OutputScorer
 from suquan.targets import learn_target
 
 Fits = Sequence[tuple[np.ndarray, Fit]]  # targets with the fits at them
 
 
 class FoldScores(NamedTuple):
-    """What several models make of the samples of one fold, which they have not seen.
+    """Scores of several models on the test samples of one fold."""
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n_models,)
-    losses : ndarray of shape (n_models,)
-        Mean loss, for classes; else 0.
-    outputs : ndarray of shape (n_models, n_test, n_outputs)
-    """
-
-    scores: np.ndarray
-    losses: np.ndarray
-    outputs: np.ndarray
+    scores: np.ndarray  # (n_models,)
+    losses: np.ndarray  # (n_models,): the mean loss, for classes; else 0
+    outputs: np.ndarray  # (n_models, n_test, n_outputs)
 
 
 @dataclass(frozen=True)
@@ -194,26 +182,8 @@ class RankedData(Samples):
         return outputs
 
 
-class RepeatedGroupFolds:
-    """Folds that keep groups together, drawn anew in every repeat.
-
-    Parameters
-    ----------
-    n_splits : int, default=3
-    n_repeats : int, default=5
-    stratified : bool, default=True
-        Whether the folds have like shares of the classes.
-    random_state : int, default=0
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from suquan.folds import RepeatedGroupFolds
-    >>> groups = np.array([1, 1, 2, 2, 3, 3])
-    >>> folds = RepeatedGroupFolds(3, 2, stratified=False).split(groups, None, groups)
-    >>> [len(np.unique(groups[test])) for _, test in folds]
-    [1, 1, 1, 1, 1, 1]
-    """
+class RepeatedGroupFolds(BaseCrossValidator):
+    """Folds that keep groups together, drawn anew in every repeat; stratified by classes, or not."""
 
     def __init__(
         self, n_splits: int = 3, n_repeats: int = 5, stratified: bool = True, random_state: int = 0
@@ -222,7 +192,7 @@ class RepeatedGroupFolds:
         self.stratified, self.random_state = stratified, random_state
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Any, Any]]:
-        """Training and test indices of every fold."""
+        """Give the training and test indices of every fold."""
         n_groups = len(np.unique(groups))
         if n_groups < self.n_splits:
             raise ValueError(
@@ -235,36 +205,28 @@ class RepeatedGroupFolds:
             yield from folds.split(X, y, groups)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Number of folds in all."""
+        """Count the folds of all repeats."""
         return self.n_splits * self.n_repeats
-
-    def __repr__(self) -> str:
-        return f"RepeatedGroupFolds({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
 
 
 def check_groups(name: str, groups: Any, n_samples: int) -> np.ndarray:
-    """One group per sample, none of them missing; else a ValueError."""
+    """Return one group per sample; raise a ValueError where one is missing."""
     groups = np.asarray(groups)
     if groups.shape != (n_samples,):
         raise ValueError(
             f"{name} must hold one value for each of {n_samples} samples; got an array of shape {groups.shape}."
         )
-    missing = np.array(
-        [
-            value is None or str(value) == "<NA>" or value != value or value == ""
-            for value in groups.tolist()
-        ]
-    )
-    if missing.any():
+    missing = [v is None or str(v) in ("", "<NA>") or v != v for v in groups.tolist()]
+    if any(missing):
         raise ValueError(
-            f"{name} is missing for {missing.sum()} of {n_samples} samples, first for sample "
-            f"{int(np.argmax(missing))}; give every sample one, or leave these samples out."
+            f"{name} is missing for {sum(missing)} of {n_samples} samples, first for sample "
+            f"{missing.index(True)}; give every sample one, or leave these samples out."
         )
     return groups
 
 
 def leave_out_splits(cohorts: np.ndarray, labels: np.ndarray | None) -> Splits:
-    """Each cohort as the test set once, the others as its training set.
+    """Make each cohort the test set once, the others its training set.
 
     Both need all classes of `labels`; where these are times to event, every cohort needs an event.
     """
@@ -275,28 +237,29 @@ def leave_out_splits(cohorts: np.ndarray, labels: np.ndarray | None) -> Splits:
         )
     splits = [(np.flatnonzero(codes != k), np.flatnonzero(codes == k)) for k in range(len(names))]
     for name, (train, test) in zip(names.tolist(), splits, strict=True):
-        if labels is not None and labels.dtype.names:
-            if not labels["event"][test].any():
-                raise ValueError(
-                    f"cohort {name!r} has no event, so that it cannot be left out and tested; drop its "
-                    "samples or merge cohorts."
-                )
+        if labels is None:
             continue
-        for what, rows in (("has no", test), ("alone has", train)):
-            absent = [] if labels is None else np.setdiff1d(labels, labels[rows]).tolist()
-            if absent:
-                raise ValueError(
-                    f"cohort {name!r} {what} samples of class {absent[0]!r}, so that it cannot be left out and "
-                    "tested; drop its samples, merge cohorts or merge classes."
-                )
+        if labels.dtype.names:
+            lacks = [] if labels["event"][test].any() else ["has no event"]
+            cure = "drop its samples or merge cohorts"
+        else:
+            sides = (("has no", test), ("alone has", train))
+            lacks = [
+                f"{what} samples of class {absent!r}"
+                for what, rows in sides
+                for absent in np.setdiff1d(labels, labels[rows]).tolist()
+            ]
+            cure = "drop its samples, merge cohorts or merge classes"
+        if lacks:
+            raise ValueError(
+                f"cohort {name!r} {lacks[0]}, so that it cannot be left out and tested; {cure}."
+            )
     return splits
 
 
 def shared_groups(splits: Splits, groups: np.ndarray | None) -> str:
-    """Where test samples share a group with training samples, in words; nothing where they do not."""
-    if groups is None:
-        return ""
-    shared = [np.intersect1d(groups[train], groups[test]) for train, test in splits]
+    """Say where test samples share a group with training samples; nothing where they do not."""
+    shared = [] if groups is None else [np.intersect1d(groups[a], groups[b]) for a, b in splits]
     torn = [group for group in shared if group.size]
     if not torn:
         return ""
@@ -306,51 +269,38 @@ def shared_groups(splits: Splits, groups: np.ndarray | None) -> str:
     )
 
 
-class OutOfFold(NamedTuple):
-    """Scores that samples got from models which had not seen them; a sample may be there several times.
+def calibrate(
+    kind: str | None,
+    data: RankedData,
+    settings: Settings,
+    splits: Splits,
+    outputs: Sequence[np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Fit a calibration to the outputs of one setting for the test samples of every split.
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
-        As `decision_function` gives them.
-    samples : ndarray of shape (n_rows,), int
-        Which sample a row is of.
-    shifts : ndarray of the shape of `scores`
-        What the classes of all these samples give without features, less what those of the row's training
-        samples give. Folds hold out what they do not train on: without these shifts a class that is rarer in
-        training is more frequent in the test, and small scores would point the wrong way.
+    Returns their scores, as `decision_function` gives them, the number of the sample of each row, and the
+    calibration, if any. Scores are shifted for it by that of the constant model of all these samples minus that
+    of the training samples: folds hold out what they do not train on, so that a class that is rarer in training
+    is more frequent in the test, and small scores would point the wrong way.
     """
+    classes: Any = data.classes
+    samples = np.concatenate([test for _, test in splits])
+    scores = decision_values(np.concatenate(outputs), classes)
+    if kind is None:
+        return scores, samples, None
 
-    scores: np.ndarray
-    samples: np.ndarray
-    shifts: np.ndarray
+    def constant(rows: np.ndarray) -> np.ndarray:
+        best = data.loss.best_constant(data.y[rows], data.weights_in(settings, rows))
+        return decision_values(best[None], classes)[0]
 
-    @classmethod
-    def of(
-        cls, data: RankedData, settings: Settings, splits: Splits, outputs: Sequence[np.ndarray]
-    ) -> OutOfFold:
-        """Outputs of one setting for the test samples of every split, each (n_test, n_outputs)."""
-        classes: Any = data.classes
-        samples = np.concatenate([test for _, test in splits])
-        scores = decision_values(np.concatenate(outputs), classes)
-
-        def constant(rows: np.ndarray) -> np.ndarray:
-            best = data.loss.best_constant(data.y[rows], data.weights_in(settings, rows))
-            return decision_values(best[None], classes)[0]
-
-        if not settings.fit_intercept:
-            return cls(scores, samples, np.zeros_like(scores))
-        everyone = constant(np.unique(samples))
-        shifts = [np.repeat([everyone - constant(a)], len(b), axis=0) for a, b in splits]
-        return cls(scores, samples, np.concatenate(shifts))
-
-    def calibrate(self, kind: str | None, data: RankedData, settings: Settings) -> Any:
-        """Calibration of the shifted scores, or None; one of R rows of a sample has 1/R of its weight."""
-        if kind is None:
-            return None
-        rows, place, counts = np.unique(self.samples, return_inverse=True, return_counts=True)
-        weights = (data.weights_in(settings, rows) / counts)[place]
-        return fit_calibration(kind, self.scores + self.shifts, data.codes(self.samples), weights)
+    rows, place, counts = np.unique(samples, return_inverse=True, return_counts=True)
+    shifts: Any = 0.0
+    if settings.fit_intercept:
+        everyone = constant(rows)
+        by_fold = [np.repeat([everyone - constant(a)], len(b), axis=0) for a, b in splits]
+        shifts = np.concatenate(by_fold)
+    weights = (data.weights_in(settings, rows) / counts)[place]  # a row of R has 1/R of the weight
+    return scores, samples, fit_calibration(kind, scores + shifts, data.codes(samples), weights)
 
 
 def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: str) -> Splits:
@@ -361,9 +311,8 @@ def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: st
     them. Every split has all classes on both sides.
     """
     rows = rows[data.used[rows]]
-    has_classes = data.loss.is_classification
     labels = data.labels[rows]
-    if not has_classes:
+    if not data.loss.is_classification:
         n_folds = cv if isinstance(cv, Integral) else getattr(cv, "cvargs", {}).get("n_splits", 3)
         labels = classes_of_folds(data.loss, data.y[rows], int(n_folds))
     groups = None if data.groups is None else data.groups[rows]
@@ -378,26 +327,28 @@ def make_splits(cv: Any, data: RankedData, rows: np.ndarray, seed: int, name: st
     is_fixed = isinstance(cv, PredefinedSplit) or not hasattr(cv, "split")
     numbers = np.arange(len(data.y)) if is_fixed else rows
     splitter = check_cv(cv, labels, classifier=labels is not None)
-    with warnings.catch_warnings():  # what it means that a splitter ignores groups, `compare` says
+    with warnings.catch_warnings():  # `compare` warns itself when a splitter ignores groups
         warnings.filterwarnings("ignore", "The groups parameter is ignored")
         parts = list(splitter.split(np.zeros(len(rows)), labels, groups))
-    splits = []
-    for pair in parts:
-        train, test = (part[np.isin(part, rows)] for part in map(numbers.__getitem__, pair))
-        splits.append((train, test))
-    if not splits:
+    if not parts:
         raise ValueError(f"{name} gave no splits; give an integer, a splitter or a list of splits.")
-    classes: Any = data.classes
-    for number, split in enumerate(splits):
-        for side, part in zip(("training", "test"), split, strict=True):
-            missing = np.setdiff1d(classes, data.labels[part]).tolist() if has_classes else []
-            if missing or not part.size:
-                of = f"of class {missing[0]!r}" if missing else "of positive weight"
-                raise ValueError(
-                    f"split {number} of {name} has no {side} sample {of}; use fewer folds, stratified ones, or "
-                    "other groups."
-                )
+    splits = []
+    for number, (train, test) in enumerate(parts):
+        train, test = numbers[train], numbers[test]
+        train, test = train[np.isin(train, rows)], test[np.isin(test, rows)]
+        for side, part in (("training", train), ("test", test)):
+            _check_side(data, part, f"split {number} of {name} has no {side} sample")
+        splits.append((train, test))
     return splits
+
+
+def _check_side(data: RankedData, rows: np.ndarray, problem: str) -> None:
+    """Raise a ValueError where one side of a split is empty or lacks a class."""
+    classes: Any = data.classes if data.loss.is_classification else []
+    missing = np.setdiff1d(classes, data.labels[rows]).tolist() if len(classes) else []
+    if missing or not rows.size:
+        of = f"of class {missing[0]!r}" if missing else "of positive weight"
+        raise ValueError(f"{problem} {of}; use fewer folds, stratified ones, or other groups.")
 
 
 def usable_calibration(kind: str | None, splits: Splits, data: RankedData, name: str) -> str | None:
@@ -420,7 +371,7 @@ def usable_calibration(kind: str | None, splits: Splits, data: RankedData, name:
 
 
 def folds_per_repeat(splits: Splits, n_samples: int) -> int:
-    """Folds until every sample was tested once, or all of them where that never happens."""
+    """Count the folds until every sample was tested once; all of them where that never happens."""
     seen = np.zeros(n_samples, dtype=bool)
     for k, (_, test) in enumerate(splits):
         seen[test] = True
@@ -439,143 +390,3 @@ def corrected_error(values: np.ndarray, test_share: float) -> float:
     if len(values) < 2:
         return 0.0
     return float(np.std(values, ddof=1) * np.sqrt(1.0 / len(values) + test_share))
-
-
-# -- scores ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OutputScorer:
-    """Scores outputs u of shape (n_samples, n_outputs) that are known already.
-
-    scikit-learn's scorers ask an estimator and check every argument, a millisecond each time; a comparison
-    scores tens of thousands of models. So "roc_auc" of two classes is computed here, for all models at once.
-    """
-
-    scorer: Any
-    scoring: Any
-    loss: Loss
-    classes: np.ndarray | None
-    is_weighted: bool = False
-
-    @classmethod
-    def of(cls, estimator: Any, scoring: Any, samples: Samples) -> OutputScorer:
-        """Scorer of this name or function; a ValueError where it cannot score the samples' task at all."""
-        loss, classes = samples.loss, samples.classes
-        if isinstance(scoring, str) and scoring not in (*_SCORERS, *get_scorer_names()):
-            raise ValueError(
-                f"unknown scoring {scoring!r}; give {default_scoring(samples)!r} or another name of "
-                "sklearn.metrics.get_scorer_names()."
-            )
-        found = check_scoring(estimator, scoring=_SCORERS.get(scoring, scoring))
-        task, known = "times to event" if loss.couples_samples else "regression", samples.used
-        if classes is not None:
-            task = f"classification with {len(classes)} classes"
-        labels, weights = samples.labels[known], samples.weights[known]
-        metric = signature(getattr(found, "_score_func", found)).parameters
-        is_weighted = bool(np.any(weights != weights[0]))
-        if is_weighted and "sample_weight" not in metric:
-            warnings.warn(f"{scoring=} takes no sample_weight: it counts all alike.", stacklevel=3)
-        made = cls(found, scoring, loss, classes, is_weighted and "sample_weight" in metric)
-        constant = loss.best_constant(samples.y[known], np.ones(len(labels)))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                made._of_output(np.tile(constant, (len(labels), 1)), labels, None, weights)
-        except (AttributeError, TypeError, ValueError) as error:
-            why = re.sub(r"_Known\w+", "the model", str(error)).rstrip(".")
-            raise ValueError(
-                f"scoring={scoring!r} does not fit {task}: {why}. Choose another one, such as "
-                f"{default_scoring(samples)!r}."
-            ) from error
-        return made
-
-    def __call__(
-        self, outputs: Sequence[np.ndarray], labels: Any, chances: Any = None, weights: Any = None
-    ) -> np.ndarray:
-        """Scores of several models on the same samples, (n_models,).
-
-        `chances`, the probabilities of the classes, (n_samples, n_classes), are those of the first in place of
-        its loss's.
-        """
-        classes, is_area = self.classes, self.scoring == "roc_auc" and not self.is_weighted
-        if is_area and classes is not None and len(classes) == 2:
-            u = np.stack([decision_values(u, classes) for u in outputs])
-            return roc_auc(u, labels == classes[1])
-        if chances is not None:
-            return np.array([self._of_output(outputs[0], labels, chances, weights)])
-        return np.array([self._of_output(u, labels, None, weights) for u in outputs])
-
-    def of_model(self, model: Any, X: np.ndarray, labels: np.ndarray, weights: Any = None) -> float:
-        """Score of any fitted estimator."""
-        given = {"sample_weight": weights} if self.is_weighted else {}
-        return float(self.scorer(model, X, labels, **given))
-
-    def _of_output(self, u: np.ndarray, labels: np.ndarray, chances: Any, weights: Any) -> float:
-        kind = _KnownRegressor if self.classes is None else _KnownClassifier
-        known = kind(u, self.loss, self.classes, chances)
-        return self.of_model(known, np.zeros((len(labels), 1)), labels, weights)
-
-
-def default_scoring(samples: Samples) -> str:
-    """Name of the score that suits the task."""
-    if samples.loss.couples_samples:
-        return "concordance"
-    if samples.classes is None:
-        return "r2"
-    return "roc_auc" if len(samples.classes) == 2 else "roc_auc_ovr"
-
-
-def roc_auc(u: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
-    """Areas under the ROC curves of the rows of u, (n_models, n_samples).
-
-    AUC = (mean rank of the positive samples − (n₊ + 1)/2) / n₋, ranks from 1, equal values sharing theirs.
-    """
-    n_positive = np.count_nonzero(is_positive)
-    ranks = rankdata(u, axis=1)[:, is_positive].mean(axis=1)
-    return (ranks - (n_positive + 1) / 2) / (len(is_positive) - n_positive)
-
-
-def score_concordance(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """Scorer "concordance": Harrell's, of the risks that a model predicts."""
-    return concordance(y, model.predict(X), sample_weight=sample_weight)
-
-
-_SCORERS: dict[Any, Any] = {"concordance": score_concordance}
-
-
-class _Known(BaseEstimator):
-    """Estimator whose outputs on the next samples are known, for scorers that ask an estimator."""
-
-    def __init__(
-        self, u: np.ndarray, loss: Loss, classes: Any = None, probabilities: Any = None
-    ) -> None:
-        self.u, self.loss, self.classes, self.probabilities = u, loss, classes, probabilities
-        self.classes_ = classes
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Classes or values."""
-        if self.classes is None:
-            return self.loss.mean(self.u)
-        if self.probabilities is not None:
-            return self.classes[np.argmax(self.probabilities, axis=1)]
-        return predicted_classes(self.u, self.classes)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-
-class _KnownRegressor(RegressorMixin, _Known):
-    """Known values."""
-
-
-class _KnownClassifier(ClassifierMixin, _Known):
-    """Known scores and probabilities of classes."""
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Scores."""
-        return decision_values(self.u, self.classes_)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Those that are known, or that follow from the scores."""
-        return self.loss.mean(self.u) if self.probabilities is None else self.probabilities

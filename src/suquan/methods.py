@@ -36,8 +36,6 @@ class Method:
         Where rounds start, in place of the parameter `init`.
     n_knots : int, default=64
         Knots of a target that is learned, where the user leaves their number to the method.
-    complexity : int
-        Selection by "one_se" prefers smaller numbers.
     """
 
     name: str
@@ -49,7 +47,6 @@ class Method:
     norm: str | None = None
     start: Any = None
     n_knots: int = 64
-    complexity: int = 7
 
     def rounds(self, max_rounds: int | None) -> int:
         """Largest number of rounds, for the number that the user gave."""
@@ -73,15 +70,15 @@ class Method:
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("fixed", complexity=0),
-        Method("svd", is_spectral=True, complexity=1),
-        Method("f0", "f0", 1, complexity=4),
-        Method("bnd", "bnd", 1, complexity=3),
-        Method("spav", "spav", 1, is_smooth=True, complexity=2),
-        Method("joint", "joint", 5, is_smooth=True, complexity=5),
-        Method("crossfit", "joint", 1, is_crossfit=True, is_smooth=True, complexity=6),
-        Method("matrix", norm="frobenius", n_knots=16, complexity=8),
-        Method("multi", max_rounds=300, norm="trace", n_knots=16, complexity=9),
+        Method("fixed"),
+        Method("svd", is_spectral=True),
+        Method("f0", "f0", 1),
+        Method("bnd", "bnd", 1),
+        Method("spav", "spav", 1, is_smooth=True),
+        Method("joint", "joint", 5, is_smooth=True),
+        Method("crossfit", "joint", 1, is_crossfit=True, is_smooth=True),
+        Method("matrix", norm="frobenius", n_knots=16),
+        Method("multi", max_rounds=300, norm="trace", n_knots=16),
     )
 }
 

@@ -1,12 +1,11 @@
-"""Choosing the method and the strengths of its penalties by cross-validation.
+"""Estimators that choose their method and the strengths of its penalties by cross-validation.
 
-Samples are ranked once for all folds. On each training set every method shares its first w-step over all alphas
-(:func:`suquan.objective.fit_grid`), f always starts from `init`, and folds run side by side with one
-BLAS thread each, so that the numbers are the same for any `n_jobs`. :func:`suquan.compare` uses the same parts.
+Samples and labels come in, an estimator fitted with the chosen setting goes out. Samples are ranked once for
+all folds (:mod:`suquan.folds`), f always starts from `init`, and folds run side by side with one BLAS thread
+each, so that the numbers are the same for any `n_jobs`.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -19,218 +18,11 @@ from suquan._blocks import is_dask_array
 from suquan._validation import check_choice, check_real
 from suquan.calibration import apply_calibration, centre_scores, check_calibration
 from suquan.fitting import Settings, check_method, decision_values, encode, forget
-from suquan.folds import (
-    Candidate,
-    OutOfFold,
-    OutputScorer,
-    RankedData,
-    corrected_error,
-    make_splits,
-    test_share,
-    usable_calibration,
-)
+from suquan.folds import RankedData, calibrate, make_splits, usable_calibration
+from suquan.grids import GRID, SELECTIONS, make_cv_results, make_grid, select
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
 from suquan.methods import Method, resolve_method
-
-# Automatic grids in units of the number of features; see docs/design/selection.md. That of the trace norm is in
-# units of its root.
-ALPHA_RANGE = (1e-6, 1e-1)
-ALPHA_RANGE_TRACE, ALPHA_RANGE_FROBENIUS = (3e-4, 1e-1), (1e-5, 1.0)
-SMOOTHNESS_RANGE = (1e-5, 1e-2)
-SELECTIONS = ("smoothed", "best", "one_se")
-# Parts of the way from the start to a cross-fitted target that are tried; see docs/design/no_harm.md.
-DEPARTURES = (0.0, 0.5, 1.0)
-# Mean scores (and losses) that are this close tie: sums of the same numbers differ by their rounding.
-_TIE = 1e-12
-
-
-# -- grids ------------------------------------------------------------------------------------------
-
-
-def alpha_grid(
-    alphas: Any, n_features: int, method: Method | None = None, unit: float = 1.0
-) -> np.ndarray:
-    """Increasing strengths: `alphas` values spread over 10⁻⁶ p … 10⁻¹ p units, or the given ones.
-
-    For "matrix" they are spread over 10⁻⁵ p … p, for "multi" over 3·10⁻⁴ √p … 10⁻¹ √p.
-    """
-    n_values, given = _grid("alphas", alphas, "positive")
-    if not n_values:
-        return given
-    norm = None if method is None else method.norm
-    if norm == "trace":
-        return np.geomspace(*ALPHA_RANGE_TRACE, n_values) * np.sqrt(n_features) * unit
-    limits = ALPHA_RANGE_FROBENIUS if norm else ALPHA_RANGE
-    return np.geomspace(*limits, n_values) * n_features * unit
-
-
-def smoothness_grid(smoothnesses: Any, n_features: int, unit: float = 1.0) -> np.ndarray:
-    """Increasing strengths: 0 and values spread over 10⁻⁵ p … 10⁻² p, or the given ones."""
-    n_values, given = _grid("smoothnesses", smoothnesses, "non-negative")
-    if not n_values:
-        return given
-    return np.r_[0.0, np.geomspace(*SMOOTHNESS_RANGE, n_values - 1) * n_features * unit]
-
-
-def _grid(name: str, values: Any, wanted: str) -> tuple[int, np.ndarray]:
-    """Number of strengths to spread, and no strengths; or 0 and the given ones, sorted."""
-    if isinstance(values, Integral) and not isinstance(values, bool):
-        if values < 1:
-            raise ValueError(f"{name} must be at least 1 value; got {values}.")
-        return int(values), np.empty(0)
-    try:
-        grid = np.unique(np.asarray(values, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} must be a number of values or an array of {wanted} numbers; got {values!r}."
-        ) from error
-    if grid.size == 0 or not np.all(np.isfinite(grid)):
-        raise ValueError(f"{name} must hold finite numbers; got {values!r}.")
-    if grid[0] < 0 or (wanted == "positive" and grid[0] == 0):
-        raise ValueError(f"{name} must be {wanted}; got {grid[0]:g}.")
-    return 0, grid
-
-
-def make_candidates(
-    methods: Sequence[Any],
-    alphas: np.ndarray | Callable[[Method], np.ndarray],
-    smoothnesses: np.ndarray,
-    max_rounds: Any = None,
-    n_targets: Any = None,
-    departures: Any = None,
-) -> list[Candidate]:
-    """Grid of all methods; smoothness varies where it is used, rounds, targets, departures where there are any.
-
-    `alphas` are the same for all methods, or given by a function of the method.
-    """
-    numbers = list(n_targets) if isinstance(n_targets, (list, tuple)) else [n_targets]
-    given = None if max_rounds is None else _given_rounds(max_rounds)
-    return [
-        Candidate(method, float(alpha), float(level), rounds if departure else 0, number, departure)
-        for method in map(resolve_method, methods)
-        for departure in _departures_of(method, departures)
-        for rounds in (given if given and method.max_rounds and departure else [method.max_rounds])
-        for number in (numbers if method.norm == "trace" else [None])
-        for level in (smoothnesses if method.is_smooth and departure else [0.0])
-        for alpha in (alphas(method) if callable(alphas) else alphas)
-    ]
-
-
-def _departures_of(method: Method, departures: Any) -> list[float]:
-    """Parts of the way to the target of a method that are tried, the smallest first."""
-    if departures is None:
-        return list(DEPARTURES) if method.is_crossfit else [1.0]
-    grid = _grid("departures", np.atleast_1d(departures), "non-negative")[1]
-    if grid[-1] > 1.0:
-        raise ValueError(f"departures must be at most 1; got {grid[-1]:g}.")
-    return grid.tolist() if method.max_rounds and method.norm is None else [1.0]
-
-
-def _given_rounds(max_rounds: Any) -> list[int]:
-    rounds = [max_rounds] if np.ndim(max_rounds) == 0 else list(max_rounds)
-    if not rounds or not all(
-        isinstance(r, Integral) and not isinstance(r, bool) and int(r) >= 1 for r in rounds
-    ):
-        raise ValueError(f"max_rounds must hold integers of at least 1; got {max_rounds!r}.")
-    return sorted({int(r) for r in rounds})
-
-
-# -- choosing ---------------------------------------------------------------------------------------
-
-
-def smooth_scores(candidates: Sequence[Candidate], scores: np.ndarray) -> np.ndarray:
-    """Score of every candidate averaged with those of the next smaller and larger smoothness."""
-    smoothed = np.array(scores, dtype=np.float64)
-    lines: dict[tuple, list[int]] = {}
-    for k, candidate in enumerate(candidates):
-        method, *rest = candidate._replace(smoothness=0.0)
-        line_of = method.name, *rest
-        lines.setdefault(line_of, []).append(k)
-    for line in lines.values():
-        line.sort(key=lambda k: candidates[k].smoothness)
-        for place, k in enumerate(line):
-            smoothed[k] = np.mean(scores[line[max(place - 1, 0) : place + 2]])
-    return smoothed
-
-
-def choose(
-    candidates: Sequence[Candidate],
-    scores: np.ndarray,
-    selection: str,
-    test_share: float,
-    min_gain: float = 0.0,
-    losses: np.ndarray | None = None,
-) -> int:
-    """Index of the chosen candidate.
-
-    The best one says which method. Of its departures the smallest is kept, at its own best setting, unless a
-    larger one, at its own, is better by `min_gain` standard errors of the paired difference. Where scores tie,
-    the setting with the smaller loss is the better one, and then that with the larger alpha.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-    scores : ndarray of shape (n_candidates, n_folds)
-    selection : {"smoothed", "best", "one_se"}
-    test_share : float
-        n_test / n_train of the folds, for the corrected standard error.
-    min_gain : float, default=0.0
-    losses : ndarray of shape (n_candidates,), default=None
-        Mean out-of-fold losses.
-    """
-    losses = np.zeros(len(candidates)) if losses is None else losses
-    kept = _best(range(len(candidates)), candidates, scores, losses, selection, test_share)
-    levels: dict[float, list[int]] = {}
-    for k, candidate in enumerate(candidates):
-        if candidate.method.name == candidates[kept].method.name:
-            levels.setdefault(candidate.departure, []).append(k)
-    if len(levels) == 1:
-        return kept
-    first, *larger = (
-        _best(levels[departure], candidates, scores, losses, selection, test_share)
-        for departure in sorted(levels)
-    )
-    kept = first
-    for k in larger:
-        gains = scores[k] - scores[kept]
-        if np.mean(gains) > min_gain * corrected_error(gains, test_share):
-            kept = k
-    return kept
-
-
-def _best(
-    places: Sequence[int],
-    all_candidates: Sequence[Candidate],
-    all_scores: np.ndarray,
-    all_losses: np.ndarray,
-    selection: str,
-    test_share: float,
-) -> int:
-    """Index of the chosen one of the candidates at these places, whatever their departures."""
-    candidates, scores = [all_candidates[k] for k in places], all_scores[list(places)]
-    losses = all_losses[list(places)]
-    own = means = scores.mean(axis=1)
-    if selection == "smoothed":
-        means = smooth_scores(candidates, own)
-    best = max(range(len(means)), key=lambda k: (means[k], candidates[k].alpha))
-    ties = np.flatnonzero((np.abs(own - own[best]) <= _TIE) & (means >= means[best] - _TIE))
-    first = {k: (round(float(losses[k]), 12), k != best) for k in ties.tolist()}
-    best = min(first, key=first.__getitem__, default=best)
-    n_folds = scores.shape[1]
-    if selection != "one_se" or n_folds < 2:
-        return places[best]
-    error = corrected_error(scores[best], test_share)
-    within = [k for k in range(len(means)) if means[k] >= means[best] - error]
-
-    def simplicity(k: int) -> tuple:
-        method, alpha, smoothness, max_rounds, n_targets, departure = candidates[k]
-        size = n_targets or np.inf, departure
-        return method.complexity, *size, -smoothness, -alpha, max_rounds
-
-    return places[min(within, key=simplicity)]
-
-
-# -- the estimators ---------------------------------------------------------------------------------
+from suquan.scoring import OutputScorer, default_scoring
 
 
 class SelectionMixin:
@@ -246,8 +38,8 @@ class SelectionMixin:
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples in the fits, in the calibration, and in the scores of a scorer that takes
-            `sample_weight`. Samples of weight 0 belong to no fold.
+            Weights in the fits, in the calibration, and in the scores of a scorer that takes `sample_weight`.
+            Samples of weight 0 belong to no fold.
         groups : array-like of shape (n_samples,), default=None
             Samples of one group stay together in the folds that None and an integer `cv` stand for, and in
             those of "crossfit"; splitters get them.
@@ -263,13 +55,7 @@ class SelectionMixin:
             )
         forget(self)
         given = self._given_methods()
-        check_choice("selection", self.selection, SELECTIONS)
-        check_real("min_gain", self.min_gain, "[0, ∞)")
-        if not isinstance(self.crossfit_cv, Integral) and not hasattr(self.crossfit_cv, "split"):
-            raise ValueError(
-                "crossfit_cv splits every training set, so that it must be an integer or a splitter; "
-                f"got {self.crossfit_cv!r}."
-            )
+        self._check_choosing()
         seed = self.random_state  # one for all folds: the given one, or one that is drawn once
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
@@ -285,45 +71,27 @@ class SelectionMixin:
         shared["method"] = next(iter(given.values()))
         settings = Settings.of(self._base(**shared))
         samples = encode(self, settings, X, y, sample_weight)
-        for method in given.values():
-            check_method(settings.with_method(resolve_method(method)), samples)
-        self._check_targets(settings, given, samples)
-        if samples.classes is not None:
-            check_calibration(self.calibration, len(samples.classes))
+        rows = [resolve_method(method) for method in given.values()]
+        self._check_fit(settings, rows, samples)
         data = RankedData.of(settings, samples, groups)
-        everyone, p = np.arange(len(data.y)), self.n_features_in_
-        unit = data.smoothness_unit(settings, everyone)
-        candidates = make_candidates(
-            list(given.values()),
-            lambda method: alpha_grid(
-                self.alphas, p, method, settings.with_method(method).penalty_units(data.units)[0]
-            ),
-            smoothness_grid(self.smoothnesses, p, unit),
-            self.max_rounds,
-            self.n_targets,
-            self.departures,
-        )
+        everyone = np.arange(len(data.y))
+        grid = {name: own[name] for name in GRID}
+        candidates = make_grid(data, settings, rows, everyone, grid)
         splits = make_splits(self.cv, data, everyone, int(seed), "cv")
         calibration = usable_calibration(own.get("calibration"), splits, data, "cv")
-        scorer = OutputScorer.of(self, self._scoring(data.classes), data)
+        scorer = OutputScorer.of(self, self.scoring or default_scoring(data), data)
         folds = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
             delayed(data.score)(settings, candidates, train, test, scorer) for train, test in splits
         )
-        scores, losses = (
-            np.column_stack([getattr(fold, name) for fold in folds])
-            for name in ("scores", "losses")
-        )
-        share, loss = test_share(splits), losses.mean(axis=1)
-        self.best_index_ = choose(candidates, scores, self.selection, share, self.min_gain, loss)
-        self.cv_results_ = make_cv_results(candidates, scores)
+        found = select(candidates, folds, splits, self.selection, self.min_gain)
+        self.best_index_, chosen = found.best, candidates[found.best]
+        self.best_score_ = float(found.scores[found.best].mean())
+        self.cv_results_ = make_cv_results(candidates, found.scores)
         if data.classes is not None:
-            self.cv_results_["mean_test_log_loss"] = loss
-            outputs = [fold.outputs[self.best_index_] for fold in folds]
-            kept = OutOfFold.of(data, settings, splits, outputs)
-            self.out_of_fold_scores_, self.out_of_fold_samples_ = kept.scores, kept.samples
-            self.calibration_ = kept.calibrate(calibration, data, settings)
-        self.best_score_ = float(scores[self.best_index_].mean())
-        chosen = candidates[self.best_index_]
+            self.cv_results_["mean_test_log_loss"] = found.losses
+            self.out_of_fold_scores_, self.out_of_fold_samples_, self.calibration_ = calibrate(
+                calibration, data, settings, splits, found.outputs
+            )
         shared |= {
             "method": given[chosen.method.name],
             "alpha": chosen.alpha,
@@ -348,51 +116,36 @@ class SelectionMixin:
             self._shift_scores()
         return self
 
-    def _check_targets(self: Any, settings: Settings, given: dict[str, Any], samples: Any) -> None:
-        """Raise a ValueError for a number of targets that no method has."""
+    def _check_choosing(self: Any) -> None:
+        """Raise a ValueError for a parameter of the choice that is out of its range."""
+        check_choice("selection", self.selection, SELECTIONS)
+        check_real("min_gain", self.min_gain, "[0, ∞)")
+        if not isinstance(self.crossfit_cv, Integral) and not hasattr(self.crossfit_cv, "split"):
+            raise ValueError(
+                "crossfit_cv splits every training set, so that it must be an integer or a splitter; "
+                f"got {self.crossfit_cv!r}."
+            )
+
+    def _check_fit(self: Any, settings: Settings, methods: list[Method], samples: Any) -> None:
+        """Raise a ValueError where a method, a number of targets or the calibration does not fit."""
+        for method in methods:
+            check_method(settings.with_method(method), samples)
         numbers = self.n_targets if isinstance(self.n_targets, (list, tuple)) else [self.n_targets]
         if not numbers:
             raise ValueError("n_targets must be None, an integer or a list of integers; got none.")
-        rows = [resolve_method(method) for method in given.values()]
-        row = next((row for row in rows if row.norm == "trace"), rows[0])
+        several = next((method for method in methods if method.norm == "trace"), methods[0])
         for number in numbers:
-            check_method(replace(settings, method=row, n_targets=number), samples)
+            check_method(replace(settings, method=several, n_targets=number), samples)
+        if samples.classes is not None:
+            check_calibration(self.calibration, len(samples.classes))
 
     def _given_methods(self: Any) -> dict[str, Any]:
-        """Methods to choose from, as the user gave them, by name."""
+        """Return the methods to choose from, as the user gave them, by name."""
         given = list(self.method) if isinstance(self.method, (list, tuple)) else [self.method]
         methods = {resolve_method(method).name: method for method in given}
         if len(methods) != len(given) or not given:
             raise ValueError(f"method names each method once; got {given}.")
         return methods
-
-    def _scoring(self: Any, classes: np.ndarray | None) -> Any:
-        if self.scoring is not None or classes is None:
-            return self.scoring or "r2"
-        return "roc_auc" if len(classes) == 2 else "roc_auc_ovr"
-
-
-def make_cv_results(candidates: Sequence[Candidate], scores: np.ndarray) -> dict[str, Any]:
-    """Scores of a grid under scikit-learn's keys."""
-    params = [{**c._asdict(), "method": c.method.name} for c in candidates]
-    if not any(c.method.norm == "trace" for c in candidates):
-        params = [{k: v for k, v in values.items() if k != "n_targets"} for values in params]
-    results: dict[str, Any] = {
-        f"param_{name}": np.array([np.nan if v[name] is None else v[name] for v in params])
-        for name in params[0]
-    }
-    results["params"] = params
-    for k in range(scores.shape[1]):
-        results[f"split{k}_test_score"] = scores[:, k]
-    results["mean_test_score"] = scores.mean(axis=1)
-    results["std_test_score"] = scores.std(axis=1)
-    results["rank_test_score"] = ranks_of(results["mean_test_score"]).astype(np.int32)
-    return results
-
-
-def ranks_of(means: np.ndarray) -> np.ndarray:
-    """Ranks from 1, the largest first; equal ones in their order."""
-    return np.argsort(np.argsort(-means, kind="stable")) + 1
 
 
 class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
@@ -416,34 +169,28 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
     scoring : str or callable, default=None
         Any scikit-learn scorer; None: "roc_auc", "roc_auc_ovr" for more than two classes. It sees scores
         and probabilities before calibration.
-    selection : {"smoothed", "best", "one_se"}, default="smoothed"
-        "best": the setting with the best mean score; of those that tie, the one with the smallest out-of-fold
-        log loss. "smoothed": the same, each score first averaged with
-        those of the next smaller and larger smoothness. "one_se": the simplest setting within one standard
-        error, s·√(1/J + n_test/n_train) over J folds, of the best: the simpler method, then the larger
-        smoothness, then the larger alpha.
+    selection : {"smoothed", "best"}, default="smoothed"
+        "best": the setting with the best mean score; where scores tie, with the smallest out-of-fold log loss.
+        "smoothed": each score is first averaged with those of the next smaller and larger smoothness.
     departures : array-like of float, default=None
-        Parts of the way from the start to the learned target that are tried, in [0, 1]; 0 is the start itself,
-        which a target learned from few samples often loses to. None: 0, ½ and 1 for "crossfit", 1 for
-        the other methods.
+        Mixing weights to try between the initial target (0) and the learned one (1). A target learned from few
+        samples often loses to the initial one. None: 0, ½ and 1 for "crossfit", 1 for the other methods.
     min_gain : float, default=0.5
         Price of a departure: a larger one is chosen only where its mean score, at its own best setting, exceeds
-        that of the smaller one by more than `min_gain` standard errors, s·√(1/J + n_test/n_train), of their
-        paired difference.
+        that of the smaller one by more than `min_gain` standard errors of their paired difference, each
+        s·√(1/J + n_test/n_train) over J folds.
     calibration : {"sigmoid", "isotonic"} or None, default="sigmoid"
-        How :meth:`predict_proba` and :meth:`predict` make probabilities of scores. Selection by the area under
-        the ROC curve sees the order of scores alone, so that strong penalties may leave all probabilities
-        near the prevalence. A curve is fitted to the out-of-fold scores of the chosen setting, weighted as in
-        the fit (a sample tested R times with 1/R of its weight each time), less what the classes of each
-        fold's training samples alone make of them: see :func:`suquan.calibration.fit_calibration`.
-        "isotonic" is for two classes; more have one temperature. The scores of two classes are shifted, so that
-        0 is where the probability passes ½. None: the probabilities of the loss; "sigmoid" becomes None with a
-        warning where a fold tests fewer than two samples of a class.
+        How :meth:`predict_proba` and :meth:`predict` make probabilities of scores: by a curve that is fitted to
+        the out-of-fold scores of the chosen setting (:func:`suquan.calibration.fit_calibration`). Weights are
+        those of the fit; a sample tested R times counts 1/R each time. From each score the score of a constant
+        model of the fold's training samples is subtracted, and that of all samples added. "isotonic" is for two
+        classes; more have one temperature. The scores of two classes are shifted, so that 0 is where the
+        probability passes ½. None: probabilities from the loss function, without calibration. "sigmoid" becomes
+        None with a warning where a fold tests fewer than two samples of a class.
     l1_ratio, init, n_knots, n_repeats, ties, missing, fit_intercept, class_weight, loss, tol, max_iter
         As in :class:`SuquanClassifier`; "balanced" counts the classes of each fold's training samples.
     feature_scaling : {"none", "std"}, default="none"
-        As in :class:`SuquanClassifier`; the deviations are those of each fold's training samples, so that
-        folds share no Gram matrix and selection takes longer.
+        As in :class:`SuquanClassifier`; the deviations are those of each fold's training samples.
     max_rounds : int or list of int, default=None
         A list is chosen from.
     n_targets : int or list of int, default=None
@@ -472,8 +219,7 @@ class SuquanClassifierCV(SelectionMixin, SuquanClassifier):
     out_of_fold_samples_ : ndarray of shape (n_rows,), int
         Which training samples these are; repeated folds have a sample several times.
     calibration_ : dict or None
-        What was fitted to them: "kind", with "slope" and "intercept" of "sigmoid", "scores" and
-        "probabilities" of "isotonic", "temperature" of more than two classes.
+        Calibration fitted to them; see :func:`suquan.calibration.fit_calibration`.
     best_estimator_ : SuquanClassifier
         The model fitted to all samples; its attributes are also this estimator's, but for the shift of
         `intercept_`. It is not calibrated.

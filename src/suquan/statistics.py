@@ -22,10 +22,11 @@ class Difference(NamedTuple):
 def corrected_difference(
     differences: np.ndarray, test_share: float, level: float = 0.95
 ) -> Difference:
-    """Mean difference with the corrected resampled variance of Nadeau and Bengio.
+    """Compute the mean difference of two methods with the corrected resampled variance.
 
     Training sets of different folds overlap, so the variance of the mean is taken as
-    s²·(1/J + n_test/n_train) instead of s²/J.
+    s²·(1/J + n_test/n_train) instead of s²/J (C. Nadeau and Y. Bengio, "Inference for the Generalization
+    Error", Machine Learning 52, 2003).
 
     Parameters
     ----------
@@ -40,16 +41,6 @@ def corrected_difference(
     -------
     Difference
         `p_value` is two-sided; NaN where all differences are 0.
-
-    References
-    ----------
-    C. Nadeau and Y. Bengio, "Inference for the Generalization Error", Machine Learning 52, 2003.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> round(corrected_difference(np.array([0.01, 0.03, 0.02]), test_share=0.5).mean, 3)
-    0.02
     """
     differences = np.asarray(differences, dtype=np.float64)
     n_folds = len(differences)
@@ -88,7 +79,7 @@ def holm_differences(
 
 
 def wilcoxon_greater(differences: np.ndarray) -> float:
-    """One-sided paired Wilcoxon test that the first method is better, as in the paper; 1 if all equal.
+    """Test one-sided by Wilcoxon whether the first method is better, as in the paper; 1 if all are equal.
 
     It takes folds as independent, which those of a cross-validation are not: its p-values are too small.
     """
@@ -99,14 +90,7 @@ def wilcoxon_greater(differences: np.ndarray) -> float:
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-    """Holm's adjustment of p-values for their number; NaN stays NaN.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> holm(np.array([0.01, 0.04, 0.03]))
-    array([0.03, 0.06, 0.06])
-    """
+    """Adjust p-values for their number by Holm's method; NaN stays NaN."""
     p_values = np.asarray(p_values, dtype=np.float64)
     adjusted = np.full(len(p_values), np.nan)
     known = np.flatnonzero(~np.isnan(p_values))
