@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._files import replace_file
+from suquan.files.disk import replace_file
 
 Row = dict[str, Any]
 

@@ -25,9 +25,9 @@ from suquan.calibration import (
 )
 from suquan.datasets import make_corrupted_classification
 from suquan.export import export_model
-from suquan.grids import choose
 from suquan.methods import METHODS
-from suquan.rounds import Candidate
+from suquan.model.rounds import Candidate
+from suquan.selection.grids import choose
 
 SMALL = {"alphas": [1e-3, 1.0], "smoothnesses": 1, "n_repeats": 1, "random_state": 0}
 

@@ -14,10 +14,10 @@ from test_cli import QUICK, fail, read_csv, succeed
 
 from suquan import SuquanClassifierCV, compare, load_model
 from suquan.datasets import make_corrupted_classification
-from suquan.folds import RepeatedGroupFolds
 from suquan.io import Table, write_table
 from suquan.plotting import ReliabilityDisplay
 from suquan.report import write_report
+from suquan.selection.folds import RepeatedGroupFolds
 
 SMALL = {"alphas": 2, "smoothnesses": 1, "n_repeats": 1, "inner_cv": 2, "progress": False}
 METHODS = ["uniform", "crossfit"]

@@ -32,8 +32,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from suquan import SuquanClassifier, _study, _tasks, compare, quantile_normalize
-from suquan._comparison_tables import verdict_of
 from suquan._progress import Progress
+from suquan.comparing.tables import verdict_of
 from suquan.comparison import DEFAULT_METHODS
 from suquan.datasets import make_corrupted_classification, make_corrupted_survival
 from suquan.statistics import corrected_difference, holm, holm_differences

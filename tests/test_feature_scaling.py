@@ -17,8 +17,8 @@ from suquan import (
     compare,
     make_target_quantiles,
 )
-from suquan.matrix_model import target_basis
 from suquan.methods import METHODS
+from suquan.model.several import target_basis
 from suquan.ranking import SampleOperator
 from suquan.targets import read_at_grid
 

@@ -5,11 +5,11 @@ import pytest
 from scipy.special import expit
 
 from suquan import SuquanClassifier, SuquanRegressor, quantile_normalize
-from suquan.fitting import Settings, encode
-from suquan.folds import RankedData
-from suquan.grids import make_candidates
 from suquan.methods import resolve_method
-from suquan.rounds import Candidate
+from suquan.model.rounds import Candidate
+from suquan.model.settings import Settings, encode
+from suquan.selection.folds import RankedData
+from suquan.selection.grids import make_candidates
 
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
 # Of the methods with alternating steps one by default: their grids share all code but the set of targets.

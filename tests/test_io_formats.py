@@ -28,7 +28,7 @@ from hypothesis.extra import numpy as hnp
 from io_tables import BOTH_WAYS, WRITABLE, assert_same, series_matrix, small_table
 from numpy.lib import format as npy
 
-from suquan._files import replace_file
+from suquan.files.disk import replace_file
 from suquan.io import (
     Table,
     TableError,

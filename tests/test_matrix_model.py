@@ -7,9 +7,9 @@ import pytest
 
 from suquan.cox_loss import Cox
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
-from suquan.matrix_model import MatrixProblem, fit_matrix, fit_multi, fit_targets, target_basis
+from suquan.model.rounds import Steps
+from suquan.model.several import MatrixProblem, fit_matrix, fit_multi, fit_targets, target_basis
 from suquan.ranking import SampleOperator
-from suquan.rounds import Steps
 from suquan.survival import as_outcome
 from suquan.targets import read_at_grid
 

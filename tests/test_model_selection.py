@@ -26,9 +26,15 @@ from suquan import (
     save_model,
 )
 from suquan.datasets import make_corrupted_classification, two_steps
-from suquan.grids import alpha_grid, choose, make_candidates, smooth_scores, smoothness_grid
 from suquan.methods import METHODS
-from suquan.rounds import Candidate
+from suquan.model.rounds import Candidate
+from suquan.selection.grids import (
+    alpha_grid,
+    choose,
+    make_candidates,
+    smooth_scores,
+    smoothness_grid,
+)
 
 KINDS = {
     "binary": SuquanClassifierCV,

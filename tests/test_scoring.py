@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from suquan.fitting import Samples
 from suquan.losses import Logistic
-from suquan.scoring import OutputScorer, roc_auc
+from suquan.model.settings import Samples
+from suquan.selection.scoring import OutputScorer, roc_auc
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.booleans())

@@ -11,7 +11,7 @@ from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegresso
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
-from suquan.objective import W_TOL
+from suquan.model.problem import W_TOL
 from suquan.solvers._products import column_products, n_threads, one_blas_thread, row_products
 from suquan.solvers.elastic_net import ElasticNetDesign
 from suquan.solvers.ridge import RidgeDesign

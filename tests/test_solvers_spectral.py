@@ -7,7 +7,7 @@ from scipy import linalg
 
 from suquan import permutation_matrix
 from suquan.losses import Logistic
-from suquan.objective import JointProblem
+from suquan.model.problem import JointProblem
 from suquan.ranking import SampleOperator
 from suquan.solvers import spectral
 from suquan.solvers.spectral import spectral_target

@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from suquan import QuantileNormalizer, compare
 from suquan.calibration import MEASURES
-from suquan.fitting import standardize_start
-from suquan.grids import alpha_grid
+from suquan.model.prepare import standardize_start
+from suquan.selection.grids import alpha_grid
 
 from ..expression.data import load_dataset
 from ..stages import Task

@@ -15,10 +15,10 @@ import numpy as np
 from suquan.solvers.knot_grams import KnotProblem
 
 from suquan import SuquanClassifier, fitting, objective
-from suquan.folds import Candidate, RankedData
 from suquan.methods import METHODS
-from suquan.objective import Splits
-from suquan.scoring import OutputScorer
+from suquan.model.problem import Splits
+from suquan.selection.folds import Candidate, RankedData
+from suquan.selection.scoring import OutputScorer
 
 from ..recipes.steps import other_penalty
 

@@ -22,9 +22,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.study_verdict import FIXED, LISTED, UNLISTED, make_problem
 from suquan import compare, make_target_quantiles
-from suquan._files import replace_file
 from suquan.datasets import make_corrupted_classification
-from suquan.folds import make_splits, test_share
+from suquan.files.disk import replace_file
+from suquan.selection.folds import make_splits, test_share
 
 from ..cifar10.images import load_cifar10
 from ..expression.data import load_dataset

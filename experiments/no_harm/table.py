@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from suquan.grids import choose
 from suquan.methods import METHODS
-from suquan.rounds import Candidate
+from suquan.model.rounds import Candidate
+from suquan.selection.grids import choose
 from suquan.statistics import corrected_difference
 
 from ..tables import Row, column, distinct, read_rows, where, write_rows

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from suquan import SuquanClassifierCV
 from suquan.calibration import MEASURES, measure_probabilities
-from suquan.grids import alpha_grid
+from suquan.selection.grids import alpha_grid
 
 from ..calibration.run import logistic_cv
 from ..stages import Task

@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 from suquan.solvers.matrix_data import Curves
 
 from suquan.losses import Logistic
-from suquan.matrix_model import MatrixProblem, fit_targets
-from suquan.objective import Steps
+from suquan.model.problem import Steps
+from suquan.model.several import MatrixProblem, fit_targets
 from suquan.solvers.ridge import LinearFit
 from suquan.targets import knot_positions, read_at_grid
 

@@ -13,9 +13,9 @@ from threadpoolctl import threadpool_limits
 
 from suquan import SuquanClassifier, SuquanClassifierCV, make_target_quantiles
 from suquan.datasets import make_corrupted_classification
-from suquan.grids import choose
 from suquan.methods import resolve_method
-from suquan.rounds import Candidate
+from suquan.model.rounds import Candidate
+from suquan.selection.grids import choose
 
 from ..stages import Task
 from ..tables import Row

@@ -14,8 +14,8 @@ from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
 
 from suquan._validation import as_samples, raise_missing
-from suquan.fitting import decision_values
 from suquan.io._table import no_feature_matches
+from suquan.model.prepare import decision_values
 
 __all__ = ["AlignedSamples", "TrainingShift", "align_features"]
 

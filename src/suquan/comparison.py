@@ -1,8 +1,9 @@
 """Nested cross-validation of all methods on the same folds, and what it says about learning the target.
 
 Samples, labels and names of methods come in, a :class:`Comparison` goes out. :func:`compare` checks what it is
-given and makes a study of it (:mod:`suquan._study`); its tasks, one method on one outer fold each, run side by
-side (:mod:`suquan._tasks`); their outcomes become tables and a verdict (:mod:`suquan._comparison_tables`).
+given and makes a study of it (:mod:`suquan.comparing.study`); its tasks, one method on one outer fold each, run
+side by side (:mod:`suquan.comparing.tasks`); their outcomes become tables and a verdict
+(:mod:`suquan.comparing.tables`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from suquan._arms import (  # noqa: F401 — names that figures, reports and the command line import from here
+from suquan._blocks import is_dask_array
+from suquan._validation import check_choice, check_real, row_names
+from suquan.calibration import check_calibration
+from suquan.comparing.arms import (  # noqa: F401 — names that figures, reports and the command line import from here
     BEST_FIXED,
     DEFAULT_METHODS,
     FIXED,
@@ -25,21 +29,18 @@ from suquan._arms import (  # noqa: F401 — names that figures, reports and the
     VERDICT_METHOD,
     named_methods,
 )
-from suquan._blocks import is_dask_array
-from suquan._comparison_tables import Comparison
-from suquan._study import Study
-from suquan._tasks import Store, run_tasks
-from suquan._validation import check_choice, check_real, row_names
-from suquan.calibration import check_calibration
+from suquan.comparing.study import Study
+from suquan.comparing.tables import Comparison
+from suquan.comparing.tasks import Store, run_tasks
 from suquan.cox_model import SuquanCox
-from suquan.fitting import Settings, check_method, encode
-from suquan.folds import RankedData, check_groups
-from suquan.grids import GRID, SELECTIONS
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.losses import make_loss
 from suquan.methods import Method
+from suquan.model.settings import Settings, check_method, encode
 from suquan.sample_checks import tell_duplicates, torn_duplicates
-from suquan.scoring import OutputScorer, default_scoring
+from suquan.selection.folds import RankedData, check_groups
+from suquan.selection.grids import GRID, SELECTIONS
+from suquan.selection.scoring import OutputScorer, default_scoring
 from suquan.survival import as_outcome
 
 __all__ = ["Comparison", "compare"]

@@ -1,6 +1,6 @@
 """Linear models that learn the target quantiles together with their coefficients.
 
-`fit` hands the samples to :mod:`suquan.fitting`, which sets the fitted attributes; what is here are the
+`fit` hands the samples to :mod:`suquan.model.prepare`, which sets the fitted attributes; what is here are the
 estimators as scikit-learn wants them, and their predictions.
 """
 
@@ -26,8 +26,9 @@ from sklearn.utils.validation import check_is_fitted
 from suquan import methods
 from suquan._blocks import as_numpy, is_dask_array
 from suquan._validation import mask_like, row_names, validate_data
-from suquan.fitting import CHECKS, decision_values, fit_samples, forget, predicted_classes
 from suquan.losses import Loss, make_loss
+from suquan.model.prepare import decision_values, fit_samples, predicted_classes
+from suquan.model.settings import CHECKS, forget
 from suquan.ranking import SampleOperator, normalize
 from suquan.targets import read_at_grid
 
@@ -250,7 +251,7 @@ default="crossfit"
           In-sample, f gets hardly any signal where there are more features than samples.
         - "multi": at most `n_targets` targets f_l with coefficients w_l each, for many samples per feature. The
           penalty is alpha·‖A‖_*, the trace norm of A = Σ_l w_l g_lᵀ with g_l the targets' knots, whose
-          norm is their mean square; see :mod:`suquan.matrix_model`.
+          norm is their mean square; see :mod:`suquan.model.several`.
         - "matrix": the same with alpha·‖A‖_F², which is convex: one curve per feature, and the kernel
           machine of :func:`suquan.kernels.permutation_kernel`. The safer one with fewer samples.
     alpha : float, default=None

@@ -12,14 +12,15 @@ protocol: an object that has at least its `value` and `gradient` can be given to
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, log_softmax, softmax, xlogy
+
+from suquan._curvature import Curvature, DiagonalCurvature, DifferenceCurvature, SoftmaxCurvature
 
 __all__ = [
     "Curvature",
@@ -38,22 +39,6 @@ Array = NDArray[Any]
 
 # Log-odds given to a class or a count that is absent: its loss is 1e-22, and the exponentials stay finite.
 _RAREST = 1e-22
-# Largest change of a score in a difference of gradients.
-_STEP = 1e-4
-
-
-class Curvature(Protocol):
-    """Hessian H of a weighted loss in its n_scores scores, positive semidefinite.
-
-    Vectors x have shape (n_scores,) or (n_scores, n_columns), the outputs of a sample side by side. Products
-    have the type of x.
-    """
-
-    def product(self, x: Array) -> Array:
-        """H x."""
-
-    def diagonal(self) -> Array:
-        """Diagonal of H, of shape (n_scores,)."""
 
 
 class Loss(Protocol):
@@ -109,88 +94,6 @@ class Loss(Protocol):
 
     def mean(self, u: Array) -> Array:
         """Predictions at the scores: values, or probabilities of shape (n_samples, n_classes)."""
-
-
-# -- curvatures -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DiagonalCurvature:
-    """H = diag(d), of losses with one score per sample."""
-
-    d: Array
-
-    def product(self, x: Array) -> Array:
-        """D x."""
-        return _rows(self.d, x) * x
-
-    def diagonal(self) -> Array:
-        """The vector d."""
-        return self.d
-
-
-@dataclass(frozen=True)
-class SoftmaxCurvature:
-    """H = s_i (diag(π_i) − π_i π_iᵀ) for every sample i, with π and s."""
-
-    probabilities: Array
-    s: Array
-
-    def product(self, x: Array) -> Array:
-        """H x."""
-        p = self.probabilities[:, :, None].astype(x.dtype, copy=False)
-        rows = x.reshape(*self.probabilities.shape, -1)
-        weighted = p * self.s[:, None, None].astype(x.dtype, copy=False)
-        return (weighted * (rows - np.sum(p * rows, axis=1, keepdims=True))).reshape(x.shape)
-
-    def diagonal(self) -> Array:
-        """s π (1 − π)."""
-        p = self.probabilities
-        return (self.s[:, None] * p * (1.0 - p)).ravel()
-
-
-@dataclass(frozen=True)
-class DifferenceCurvature:
-    """Hessian whose products are differences of gradients, with about its diagonal d.
-
-    Attributes
-    ----------
-    gradient : callable
-        Of the scores.
-    u, d : ndarray of shape (n_scores,)
-    """
-
-    gradient: Callable[[Array], Array]
-    u: Array
-    d: Array
-
-    def product(self, x: Array) -> Array:
-        """(∇L(u + t x) − ∇L(u − t x)) / 2t, for every column of x."""
-        columns = x.reshape(len(self.u), -1).astype(np.float64)
-        out = np.empty_like(columns)
-        for column, change in zip(columns.T, out.T, strict=True):
-            t = _STEP / max(float(np.abs(column).max(initial=0.0)), 1e-300)
-            at = self.u + t * column, self.u - t * column
-            change[:] = (self.gradient(at[0]) - self.gradient(at[1])) / (2.0 * t)
-        return out.reshape(x.shape).astype(x.dtype, copy=False)
-
-    def diagonal(self) -> Array:
-        """The vector d."""
-        return self.d
-
-
-def damped_hessian(loss: Any, y: Array, u: Array, s: Array, damping: float) -> Curvature:
-    """Hessian at u, at least `damping` times the secant's slope where the loss tells it."""
-    hessian = loss.hessian(y, u, s)
-    if not hasattr(loss, "secant"):
-        return hessian
-    return DiagonalCurvature(np.maximum(hessian.diagonal(), damping * loss.secant(y, u, s)))
-
-
-def _rows(d: Array, x: Array) -> Array:
-    """d in the type of x, to multiply its rows."""
-    d = d.astype(x.dtype, copy=False)
-    return d[:, None] if x.ndim == 2 else d
 
 
 # -- what losses share --------------------------------------------------------------------------------
@@ -483,48 +386,6 @@ class Poisson(_Default):
     def mean(self, u):
         """Expected counts exp(u), shape (n_samples,)."""
         return np.exp(np.ravel(u))
-
-
-class Units(NamedTuple):
-    """Units of labels in a fit, z = (y − centre) / scale, and the scale's square."""
-
-    centre: float = 0.0
-    scale: float = 1.0
-    square: float = 1.0
-
-
-def standardise(loss: Loss, y: Array, weights: Array, centred: bool) -> tuple[Loss, Array, Units]:
-    """Shift and scale the labels of squared and Huber losses, so that fits to a·y + b follow a and b.
-
-    The labels get the root mean square 1, and the mean 0 if they are `centred`. Other losses stay as they are.
-    """
-    used = weights > 0.0
-    if type(loss) not in (Squared, Huber) or not np.any(y[used]):
-        return loss, y, Units()
-    s, largest = weights[used] / weights.sum(), float(np.abs(y[used]).max())
-    z = y[used] / largest  # squares of y itself may overflow, or vanish
-    centre = (float(z[0]) if np.ptp(z) == 0.0 else float(s @ z)) if centred else 0.0
-    deviation, tiny = float(np.sqrt(s @ (z - centre) ** 2)), float(np.finfo(float).tiny)
-    centre, scale = centre * largest, max(deviation * largest, tiny) if deviation > 0.0 else 1.0
-    if isinstance(loss, Huber):
-        loss = replace(loss, delta=loss.delta / scale)
-    return loss, (np.where(used, y, centre) - centre) / scale, Units(centre, scale, scale * scale)
-
-
-# -- folds ------------------------------------------------------------------------------------------
-
-
-def classes_of_folds(loss: Loss, y: Array, n_folds: int) -> Array | None:
-    """Classes of which every fold has its share: those of y, what the loss says, or None."""
-    if loss.is_classification:
-        return y
-    find = getattr(loss, "fold_classes", None)
-    return None if find is None else find(y, n_folds)
-
-
-def labels_apart(loss: Any, y: Array, parts: Array) -> Array:
-    """Labels of samples whose scores are comparable within the parts only, numbered from 0."""
-    return loss.separate(y, parts) if loss.couples_samples else y
 
 
 # -- by name ----------------------------------------------------------------------------------------

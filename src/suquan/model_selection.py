@@ -1,8 +1,8 @@
 """Estimators that choose their method and the strengths of its penalties by cross-validation.
 
 Samples and labels come in, an estimator fitted with the chosen setting goes out. Samples are ranked once for
-all folds (:mod:`suquan.folds`), f always starts from `init`, and folds run side by side with one BLAS thread
-each, so that the numbers are the same for any `n_jobs`.
+all folds (:mod:`suquan.selection.folds`), f always starts from `init`, and folds run side by side with one
+BLAS thread each, so that the numbers are the same for any `n_jobs`.
 """
 
 import warnings
@@ -17,12 +17,13 @@ from sklearn.utils import check_random_state
 from suquan._blocks import is_dask_array
 from suquan._validation import check_choice, check_real
 from suquan.calibration import apply_calibration, centre_scores, check_calibration
-from suquan.fitting import Settings, check_method, decision_values, encode, forget
-from suquan.folds import RankedData, calibrate, make_splits, usable_calibration
-from suquan.grids import GRID, SELECTIONS, make_cv_results, make_grid, select
 from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
 from suquan.methods import Method, resolve_method
-from suquan.scoring import OutputScorer, default_scoring
+from suquan.model.prepare import decision_values
+from suquan.model.settings import Settings, check_method, encode, forget
+from suquan.selection.folds import RankedData, calibrate, make_splits, usable_calibration
+from suquan.selection.grids import GRID, SELECTIONS, make_cv_results, make_grid, select
+from suquan.selection.scoring import OutputScorer, default_scoring
 
 
 class SelectionMixin:

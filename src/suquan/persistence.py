@@ -17,16 +17,16 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from suquan import _model_zip as container
 from suquan import export
-from suquan._model_json import ESTIMATORS, Decoder, Encoder
-from suquan._model_zip import ModelFileError, require
-from suquan._old_models import convert
 from suquan._version import __version__
+from suquan.files import model_zip as container
+from suquan.files.model_json import ESTIMATORS, Decoder, Encoder
+from suquan.files.model_zip import ModelFileError, require
+from suquan.files.old_models import convert
 
 __all__ = ["ModelFile", "ModelFileError", "load_model", "read_model", "save_model"]
 
-SCHEMA = 5  # arrays are CSV; before, they were .npy, and `suquan._old_models` reads such files
+SCHEMA = 5  # arrays are CSV; before, they were .npy, and `suquan.files.old_models` reads such files
 _SUMMARY = ("alpha_", "smoothness_", "objective_", "n_rounds_", "n_iter_", "best_score_", "departure_",
             "n_targets_", "duality_gap_")  # fmt: skip
 # What a header that no encoder wrote makes of the decoder.

@@ -16,7 +16,6 @@ from suquan._validation import (
     check_sample_weight,
     mask_like,
 )
-from suquan.fitting import forget
 from suquan.linear_model import (
     SuquanClassifier,
     SuquanRegressor,
@@ -24,6 +23,7 @@ from suquan.linear_model import (
     keep_parameters,
 )
 from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, make_loss
+from suquan.model.settings import forget
 from suquan.ranking import MISSING, TIES, SampleOperator, normalize
 from suquan.targets import LEARNED, learn_target, resolve_target
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from suquan._validation import row_names
 from suquan.alignment import align_features
-from suquan.objective import Splits
+from suquan.model.problem import Splits
 from suquan.ranking import SampleOperator
 
 __all__ = ["check_samples"]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from suquan.folds import corrected_error
+from suquan.selection.folds import corrected_error
 
 
 class Difference(NamedTuple):

@@ -15,18 +15,9 @@ from suquan._dask.collections import RowBlock, check_row_blocks, map_row_blocks,
 from suquan._dask.journal import Journal, checkpoint_directory, fingerprint, repeatable_seed
 from suquan._dask.preprocessing import check_new_blocks, learn, transform_blocks
 from suquan._dask.problem import BlockedProblem, BlockOperator
-from suquan.fitting import (
-    Settings,
-    check_method,
-    crossfit_splits,
-    encode,
-    fit_weights,
-    make_problem,
-    make_start,
-    scale_features,
-    solve,
-)
-from suquan.objective import Splits
+from suquan.model.prepare import crossfit_splits, make_problem, make_start, scale_features, solve
+from suquan.model.problem import Splits
+from suquan.model.settings import Settings, check_method, encode, fit_weights
 
 
 def fit_on_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:

@@ -18,7 +18,7 @@ import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
-from suquan._files import read_part, replace_file
+from suquan.files.disk import read_part, replace_file
 
 _HEADER, _SEED = "fit.json", "seed.txt"
 _directory: ContextVar[Path | None] = ContextVar("suquan_checkpoint", default=None)

@@ -12,7 +12,7 @@ import numpy as np
 from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._dask.linear import BlockDesign
 from suquan._dask.target import BlockRows, RowsRequest, solve_target_on_blocks
-from suquan.objective import W_TOL, FoldModels, JointProblem, Splits
+from suquan.model.problem import W_TOL, FoldModels, JointProblem, Splits
 from suquan.ranking import SampleOperator
 from suquan.solvers.ridge import LinearFit
 from suquan.solvers.target import TargetFit

@@ -15,7 +15,7 @@ import numpy as np
 from suquan._dask.blocks import Blocks, RankedBlock
 from suquan._dask.linear import token_of
 from suquan.losses import Loss
-from suquan.objective import JointProblem
+from suquan.model.problem import JointProblem
 from suquan.solvers._products import Array, column_products, one_blas_thread, row_products
 from suquan.solvers.ridge import damped_curvature
 from suquan.solvers.target import FLOOR, TargetFit, minimise_target

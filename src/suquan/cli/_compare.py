@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from suquan import plotting
-from suquan._files import replace_file
 from suquan.calibration import MEASURES
 from suquan.cli._fit import fit_model, save_fitted, split_names
 from suquan.cli._inputs import Problem, load_problem, make_splitter
 from suquan.cli._options import Compare
 from suquan.cli._output import Output
 from suquan.comparison import METHOD_NAMES, VERDICT_METHOD, Comparison, compare, named_methods
+from suquan.files.disk import replace_file
 from suquan.io import TableError
 from suquan.report import write_report
 

@@ -12,12 +12,12 @@ from suquan.cli._inputs import Problem, load_problem, make_splitter
 from suquan.cli._options import Fit, ModelOptions
 from suquan.cli._output import Output
 from suquan.cox_model import SuquanCoxCV
-from suquan.folds import corrected_error
 from suquan.io import TableError
 from suquan.io.writing import check_destination
 from suquan.linear_model import METHODS
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
 from suquan.persistence import save_model
+from suquan.selection.folds import corrected_error
 
 
 def run(options: Fit, output: Output) -> None:

@@ -10,10 +10,10 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from suquan.cli._labels import Labels
 from suquan.cli._options import Folds, ModelOptions, TableOptions
 from suquan.cli._output import Output
-from suquan.folds import RepeatedGroupFolds, leave_out_splits
 from suquan.io import TableError, read_labels, read_table
 from suquan.io._source import ReadOptions
 from suquan.io.reading import open_source
+from suquan.selection.folds import RepeatedGroupFolds, leave_out_splits
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_type_hints
 
 from typer import Argument, BadParameter, Option
 
-from suquan._files import refuse_device
+from suquan.files.disk import refuse_device
 
 RENAMED = {"ignore_columns": "ignore", "label_columns": "label"}  # parameters of the library
 PARAMETER = r"""(?<!['"\w/.-])(?P<name>[a-z_]+)(?:=(['"]?)(?P<value>\w+)\2)?(?!['"\w/]|\.\w)"""

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from suquan._files import DISK_FULL
 from suquan.cli import INSTALL
 from suquan.cli._options import Options
+from suquan.files.disk import DISK_FULL
 
 MISTAKE, BUG, ENDED = 1, 70, 128  # a signal's number is added to the last
 EXIT_CODES = (

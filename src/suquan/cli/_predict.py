@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from suquan._files import replace_file
 from suquan.alignment import AlignedSamples, align_features
 from suquan.cli._inputs import find_samples, load_problem
 from suquan.cli._labels import Labels
 from suquan.cli._options import ModelOptions, Predict, TableOptions
 from suquan.cli._output import Output, number
 from suquan.cox_model import SuquanCox
+from suquan.files.disk import replace_file
 from suquan.io import TableError, iter_row_blocks, read_labels, read_table
 from suquan.io.writing import check_destination
 from suquan.persistence import ModelFile, read_model

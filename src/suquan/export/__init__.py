@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from suquan._files import replaced
-from suquan._model_zip import as_csv
 from suquan._version import __version__
+from suquan.files.disk import replaced
+from suquan.files.model_zip import as_csv
 
 __all__ = ["export_model"]
 

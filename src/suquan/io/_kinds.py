@@ -3,7 +3,7 @@
 import gzip
 from pathlib import Path
 
-from suquan._files import refuse_device
+from suquan.files.disk import refuse_device
 from suquan.io._errors import refuse
 
 SUFFIXES = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from suquan._blocks import is_dask_array
 from suquan._dask.collections import check_row_blocks, iter_computed
-from suquan._files import refuse_device, replaced
+from suquan.files.disk import refuse_device, replaced
 from suquan.io._errors import TableError, file_errors, listed, refuse, require
 from suquan.io._kinds import SUFFIXES, kind_of_file
 from suquan.io._matrices import AnnDataMatrix, Matrix, NpyMatrix

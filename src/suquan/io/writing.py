@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._files import replaced
+from suquan.files.disk import replaced
 from suquan.io._errors import TableError, file_errors, listed, refuse
 from suquan.io._kinds import KNOWN, TEXT_KINDS, kind_of_name
 from suquan.io._matrices import anndata_writer

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from suquan._files import replace_file
+from suquan.files.disk import replace_file
 
 # No script, no connection, no plug-in: whatever a page holds, a browser that reads it loads nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

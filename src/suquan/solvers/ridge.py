@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from suquan.losses import Curvature, DiagonalCurvature, Loss, damped_hessian
+from suquan._curvature import Curvature, DiagonalCurvature, damped_hessian
+from suquan.losses import Loss
 from suquan.solvers._products import (
     Array,
     MaybeArray,

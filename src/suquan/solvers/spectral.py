@@ -1,6 +1,6 @@
 """The svd method: the target as the first right singular vector of the classes' mean difference.
 
-:mod:`suquan.rounds` gives the problem, and gets the target with the two largest singular values.
+:mod:`suquan.model.rounds` gives the problem, and gets the target with the two largest singular values.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ With w fixed every sample scores D_i·f + b, where D_i = T_iᵀ w, and the step 
     J(f, b) = Σ_i s_i ℓ(y_i, D_i·f + b) + smoothness · Σ_j (f[j+1] − f[j])²,    f in the set.
 
 :func:`suquan.solvers.proximal.minimise` solves it; the set is known by its prox alone. The rounds of
-:mod:`suquan.objective` call :func:`solve_target`.
+:mod:`suquan.model.problem` call :func:`solve_target`.
 """
 
 from dataclasses import dataclass

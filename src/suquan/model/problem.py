@@ -5,8 +5,8 @@
 with weights s of sum 1 and Ω(w) = (1 − l1_ratio)·‖w‖² + l1_ratio·‖w‖₁. With knots, f = B g reads the node
 values g, and the last term is smoothness·(K/p)·Σ_k (g[k+1] − g[k])². Without, g is f.
 
-:mod:`suquan.fitting` makes a :class:`JointProblem` of ranked samples, :mod:`suquan.rounds` solves it and makes
-a :class:`Fit`. Blocks on Dask have a subclass that answers with sums over blocks.
+:mod:`suquan.model.prepare` makes a :class:`JointProblem` of ranked samples, :mod:`suquan.model.rounds` solves
+it and makes a :class:`Fit`. Blocks on Dask have a subclass that answers with sums over blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from suquan.losses import Loss, labels_apart
+from suquan.losses import Loss
+from suquan.model.labels import labels_apart
 from suquan.ranking import SampleOperator
 from suquan.solvers.elastic_net import ElasticNetDesign
 from suquan.solvers.ridge import LinearFit, RidgeDesign

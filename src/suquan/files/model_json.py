@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from sklearn import model_selection as splitting
 
-from suquan._fitted_checks import check_fitted_attributes
-from suquan._model_zip import NUMBERS, ModelFileError, as_csv, as_text, from_csv, require
 from suquan._version import __version__
 from suquan.cox_model import SuquanCox, SuquanCoxCV
-from suquan.folds import RepeatedGroupFolds
+from suquan.files.fitted_checks import check_fitted_attributes
+from suquan.files.model_zip import NUMBERS, ModelFileError, as_csv, as_text, from_csv, require
 from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.model_selection import SuquanClassifierCV, SuquanRegressorCV
 from suquan.preprocessing import QuantileNormalizer, SupervisedQuantileNormalizer
+from suquan.selection.folds import RepeatedGroupFolds
 from suquan.targets import make_target_quantiles
 
 ESTIMATORS: dict[str, Any] = {

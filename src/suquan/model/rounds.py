@@ -1,8 +1,8 @@
 """Rounds of w-step and f-step: from a problem, a method and a start to a fit.
 
-:mod:`suquan.fitting` calls :func:`fit` for estimators, selection and comparison, in memory and on Dask, with
-all settings of one method on one set of samples; a :class:`Fit` for each goes out. The steps themselves are
-those that the problem states (:mod:`suquan.objective`, :mod:`suquan.matrix_model`).
+:mod:`suquan.model.prepare` calls :func:`fit` for estimators, selection and comparison, in memory and on Dask,
+with all settings of one method on one set of samples; a :class:`Fit` for each goes out. The steps themselves
+are those that the problem states (:mod:`suquan.model.problem`, :mod:`suquan.model.several`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from suquan.matrix_model import MatrixProblem, fit_targets
 from suquan.methods import Method
-from suquan.objective import F_TOL, Fit, JointProblem, Splits
+from suquan.model.problem import F_TOL, Fit, JointProblem, Splits
+from suquan.model.several import MatrixProblem, fit_targets
 from suquan.solvers.ridge import LinearFit
 from suquan.solvers.spectral import spectral_target
 from suquan.solvers.target import TargetFit

@@ -1,7 +1,7 @@
 """Study of a comparison: the data, folds and settings that all its tasks share, and how each task is run.
 
-:func:`suquan.compare` makes a :class:`Study`, whose tasks workers run (:mod:`suquan._tasks`); the outcomes come
-back to :meth:`Study.result`.
+:func:`suquan.compare` makes a :class:`Study`, whose tasks workers run (:mod:`suquan.comparing.tasks`); the
+outcomes come back to :meth:`Study.result`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
-from suquan import _comparison_tables as tables
-from suquan._arms import (
+from suquan._version import __version__
+from suquan.calibration import apply_calibration, measure_probabilities
+from suquan.comparing import tables as tables
+from suquan.comparing.arms import (
     ALTERNATIVES,
     BEST_FIXED,
     FIXED,
@@ -36,11 +38,15 @@ from suquan._arms import (
     judged_method,
     learned_methods,
 )
-from suquan._tasks import Outcome, Task, digest_of
-from suquan._version import __version__
-from suquan.calibration import apply_calibration, measure_probabilities
-from suquan.fitting import Settings, decision_values
-from suquan.folds import (
+from suquan.comparing.tasks import Outcome, Task, digest_of
+from suquan.methods import METHODS, Method
+from suquan.model.prepare import decision_values
+from suquan.model.problem import W_TOL, Splits, make_design
+from suquan.model.rounds import Candidate
+from suquan.model.settings import Settings
+from suquan.preprocessing import QuantileNormalizer
+from suquan.ranking import column_moments, deviations, mean_and_variance
+from suquan.selection.folds import (
     RankedData,
     calibrate,
     folds_per_repeat,
@@ -50,13 +56,8 @@ from suquan.folds import (
     test_share,
     usable_calibration,
 )
-from suquan.grids import Choice, make_grid, select
-from suquan.methods import METHODS, Method
-from suquan.objective import W_TOL, Splits, make_design
-from suquan.preprocessing import QuantileNormalizer
-from suquan.ranking import column_moments, deviations, mean_and_variance
-from suquan.rounds import Candidate
-from suquan.scoring import OutputScorer
+from suquan.selection.grids import Choice, make_grid, select
+from suquan.selection.scoring import OutputScorer
 from suquan.survival import RiskGroups, exchange_labels
 
 MAX_DRAWS = 1000  # of one permutation, until each of its folds has all classes

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from suquan.fitting import Settings
-from suquan.folds import FoldScores, RankedData, corrected_error, test_share
 from suquan.methods import Method, resolve_method
-from suquan.objective import Splits
-from suquan.rounds import Candidate
+from suquan.model.problem import Splits
+from suquan.model.rounds import Candidate
+from suquan.model.settings import Settings
+from suquan.selection.folds import FoldScores, RankedData, corrected_error, test_share
 
 # Parameters of a grid, as users give them.
 GRID = ("alphas", "smoothnesses", "max_rounds", "n_targets", "departures")

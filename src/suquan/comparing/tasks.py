@@ -19,8 +19,8 @@ from joblib import Parallel, delayed
 from joblib.externals.loky.backend.reduction import dumps as dump_by_value
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from suquan._files import read_part, replace_file
 from suquan._progress import Progress
+from suquan.files.disk import read_part, replace_file
 
 Task = tuple[str, int]  # method and outer fold
 

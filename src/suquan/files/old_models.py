@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._model_zip import as_text, require
+from suquan.files.model_zip import as_text, require
 
 _TEXT = {"o": "object", "v": "T", "U": "U"}  # first letters of "object", "variable", "U12"
 

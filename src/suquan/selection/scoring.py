@@ -18,8 +18,9 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, check_scoring, get_scorer_names, r2_score
 
-from suquan.fitting import Samples, decision_values, predicted_classes
 from suquan.losses import Loss
+from suquan.model.prepare import decision_values, predicted_classes
+from suquan.model.settings import Samples
 from suquan.survival import concordance
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from suquan._files import replace_file
+from suquan.files.disk import replace_file
 
 FORMAT = "suquan model"
 HEADER, OLD_HEADER = "estimator.json", "model.json"

@@ -14,7 +14,8 @@ one ridge problem, whose design is the normalised copies of the samples at all t
 A duality gap says how far the objective is from the minimum of the convex problem, that of "multi" without a
 limit on the rank. It needs no more than slopes: with −θ = ∂L/∂u, a convex loss is at least L(u) − θ·(u' − u).
 
-:mod:`suquan.fitting` makes a :class:`MatrixProblem` of ranked samples, :mod:`suquan.rounds` asks for its fits.
+:mod:`suquan.model.prepare` makes a :class:`MatrixProblem` of ranked samples, :mod:`suquan.model.rounds` asks
+for its fits.
 Coefficients W have shape (n_outputs, n_targets, n_features), targets G (n_knots, n_targets).
 """
 
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from suquan.losses import Loss
-from suquan.objective import FLOAT64_ENTRIES, Fit
+from suquan.model.problem import FLOAT64_ENTRIES, Fit
 from suquan.ranking import SampleOperator
 from suquan.solvers._products import gram_matrix
 from suquan.solvers.ridge import MOST_ROOT_SAMPLES, LinearFit, RidgeDesign

@@ -26,23 +26,21 @@ from sklearn.model_selection import (
 from threadpoolctl import threadpool_limits
 
 from suquan.calibration import fit_calibration
-from suquan.fitting import (
-    Samples,
-    Settings,
+from suquan.model.labels import classes_of_folds
+from suquan.model.prepare import (
     crossfit_splits,
     decision_values,
     feature_moments,
     finish,
-    fit_weights,
     pose,
     rank,
     solve,
 )
-from suquan.losses import classes_of_folds
-from suquan.objective import Fit, Splits
+from suquan.model.problem import Fit, Splits
+from suquan.model.rounds import Candidate
+from suquan.model.settings import Samples, Settings, fit_weights
 from suquan.ranking import SampleOperator
-from suquan.rounds import Candidate
-from suquan.scoring import OutputScorer
+from suquan.selection.scoring import OutputScorer
 from suquan.targets import learn_target
 
 Fits = Sequence[tuple[np.ndarray, Fit]]  # targets with the fits at them

@@ -17,8 +17,9 @@ from sklearn.model_selection import (
 )
 from sklearn.utils import check_random_state
 
-from suquan.losses import Loss, classes_of_folds
-from suquan.objective import Splits
+from suquan.losses import Loss
+from suquan.model.labels import classes_of_folds
+from suquan.model.problem import Splits
 
 
 def crossfit_splits(

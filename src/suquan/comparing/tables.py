@@ -1,6 +1,6 @@
 """Result of a comparison: tables, which are dicts of equal-length arrays, and the verdict.
 
-Scores of the methods over the outer folds come in from :meth:`suquan._study.Study.result`; a
+Scores of the methods over the outer folds come in from :meth:`suquan.comparing.study.Study.result`; a
 :class:`Comparison` goes out.
 """
 
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from suquan._arms import BEST_FIXED, START, VERDICT_METHOD
-from suquan._files import replace_file
 from suquan.calibration import MEASURES, reliability
-from suquan.grids import ranks_of
+from suquan.comparing.arms import BEST_FIXED, START, VERDICT_METHOD
+from suquan.files.disk import replace_file
+from suquan.selection.grids import ranks_of
 from suquan.statistics import (
     Difference,
     corrected_difference,
@@ -30,7 +30,7 @@ from suquan.statistics import (
 )
 from suquan.survival import RiskGroups
 
-# Fields of an outcome (:mod:`suquan._tasks`) that are columns of the table of folds; the measures of
+# Fields of an outcome (:mod:`suquan.comparing.tasks`) that are columns of the table of folds; the measures of
 # probabilities follow them.
 FOLD_COLUMNS = ("score", "alpha", "smoothness", "rounds", "seconds")
 Table = dict[str, np.ndarray]

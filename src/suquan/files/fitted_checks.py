@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from suquan._model_zip import require
+from suquan.files.model_zip import require
 from suquan.methods import METHODS
 from suquan.ranking import MISSING, TIES
 
