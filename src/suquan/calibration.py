@@ -5,7 +5,7 @@ fit a calibration to the scores of samples that the scoring model had not seen; 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -205,8 +205,9 @@ def measure_probabilities(
     (0.5, 1.0)
     """
     if not probabilities.size or np.isnan(probabilities).any():
-        return dict.fromkeys(_FORMULAS, np.nan)
-    return {name: float(of(probabilities, codes, prevalence)) for name, of in _FORMULAS.items()}
+        return dict.fromkeys(MEASURES, np.nan)
+    found = {name: one.of(probabilities, codes, prevalence) for name, one in MEASURES.items()}
+    return {name: float(value) for name, value in found.items()}
 
 
 def _balanced_accuracy(p: np.ndarray, codes: np.ndarray) -> float:
@@ -214,22 +215,39 @@ def _balanced_accuracy(p: np.ndarray, codes: np.ndarray) -> float:
     return float(np.mean([hits[codes == k].mean() for k in np.unique(codes)]))
 
 
-# Measures of probabilities, (n_samples, n_classes), in tables. Each also gets the classes of the samples by
-# their number, and the shares of the classes among the training samples. A new measure is a row here.
-_FORMULAS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Any]] = {
-    "log_loss": lambda p, codes, _: (
-        -np.mean(np.log(np.maximum(p[np.arange(len(p)), codes], np.finfo(float).eps)))
+def _log_loss(p: np.ndarray, codes: np.ndarray, _: np.ndarray) -> float:
+    return -np.mean(np.log(np.maximum(p[np.arange(len(p)), codes], np.finfo(float).eps)))
+
+
+def _brier(p: np.ndarray, codes: np.ndarray, _: np.ndarray) -> float:
+    n_classes = p.shape[1]
+    squares = np.mean(np.sum((p - np.eye(n_classes)[codes]) ** 2, axis=1))
+    return squares / 2.0 if n_classes == 2 else squares
+
+
+class Measure(NamedTuple):
+    """A measure of probabilities: its heading in tables, and its formula.
+
+    `of` gets the probabilities, (n_samples, n_classes), the classes of the samples by their number, and the
+    shares of the classes among the training samples.
+    """
+
+    heading: str
+    of: Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
+
+
+# Columns of the tables of a comparison with classes; a new one is a row here.
+MEASURES: dict[str, Measure] = {
+    "log_loss": Measure("log loss", _log_loss),
+    "brier": Measure("Brier score", _brier),
+    "balanced_accuracy": Measure(
+        "balanced accuracy at 0.5", lambda p, codes, _: _balanced_accuracy(p, codes)
     ),
-    "brier": lambda p, codes, _: (
-        np.mean(np.sum((p - np.eye(p.shape[1])[codes]) ** 2, axis=1))
-        / (2.0 if p.shape[1] == 2 else 1.0)
-    ),
-    "balanced_accuracy": lambda p, codes, _: _balanced_accuracy(p, codes),
-    "balanced_accuracy_at_prevalence": lambda p, codes, shares: _balanced_accuracy(
-        p / shares, codes
+    "balanced_accuracy_at_prevalence": Measure(
+        "balanced accuracy at the prevalence",
+        lambda p, codes, shares: _balanced_accuracy(p / shares, codes),
     ),
 }
-MEASURES = tuple(_FORMULAS)
 
 
 def reliability(probabilities: np.ndarray, codes: np.ndarray) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 from suquan._blocks import is_dask_array
 from suquan._validation import check_choice, check_sample_weight
 from suquan.cox_loss import TIME_TIES, Cox
-from suquan.linear_model import SuquanModel, keep_parameters
+from suquan.model.estimator import SuquanModel, keep_parameters
 from suquan.model_selection import SelectionMixin
 from suquan.survival import as_outcome, baseline_hazard, concordance, cumulative_hazard
 

@@ -390,8 +390,20 @@ class Poisson(_Default):
 
 # -- by name ----------------------------------------------------------------------------------------
 
-CLASSIFICATION_LOSSES = ("auto", "logistic", "softmax")
-REGRESSION_LOSSES = ("squared", "huber", "poisson")
+# Losses by name, the classes' first; a new one is a row here.
+LOSSES: dict[str, Any] = {
+    "logistic": Logistic,
+    "softmax": Softmax,
+    "squared": Squared,
+    "huber": Huber,
+    "poisson": Poisson,
+}
+
+
+def loss_names(*, of_classes: bool) -> tuple[str, ...]:
+    """Return the names of the losses of classes, or of values."""
+    names = tuple(name for name, kind in LOSSES.items() if kind.is_classification is of_classes)
+    return ("auto", *names) if of_classes else names
 
 
 def make_loss(loss: Any, n_classes: int | None = None, *, huber_delta: float = 1.35) -> Loss:
@@ -428,14 +440,9 @@ def make_loss(loss: Any, n_classes: int | None = None, *, huber_delta: float = 1
         )
     if loss == "auto":
         loss = "softmax" if n_classes is not None and n_classes > 2 else "logistic"
-    makers: dict[str, Any] = {
-        "logistic": Logistic,
-        "softmax": lambda: Softmax(n_classes or 0),
-        "squared": Squared,
-        "huber": lambda: Huber(huber_delta),
-        "poisson": Poisson,
-    }
-    if loss not in makers:
-        known = ", ".join(repr(name) for name in ("auto", *makers))
+    if loss not in LOSSES:
+        known = ", ".join(repr(name) for name in ("auto", *LOSSES))
         raise ValueError(f"loss is {loss!r}; choose one of {known}.")
-    return makers[loss]()
+    if LOSSES[loss] is Softmax:
+        return Softmax(n_classes or 0)
+    return Huber(huber_delta) if LOSSES[loss] is Huber else LOSSES[loss]()

@@ -17,8 +17,9 @@ from sklearn.utils import check_random_state
 from suquan._blocks import is_dask_array
 from suquan._validation import check_choice, check_real
 from suquan.calibration import apply_calibration, centre_scores, check_calibration
-from suquan.linear_model import SuquanClassifier, SuquanRegressor, keep_parameters
+from suquan.linear_model import SuquanClassifier, SuquanRegressor
 from suquan.methods import Method, resolve_method
+from suquan.model.estimator import keep_parameters
 from suquan.model.prepare import decision_values
 from suquan.model.settings import Settings, check_method, encode, forget
 from suquan.selection.folds import RankedData, calibrate, make_splits, usable_calibration

@@ -16,13 +16,9 @@ from suquan._validation import (
     check_sample_weight,
     mask_like,
 )
-from suquan.linear_model import (
-    SuquanClassifier,
-    SuquanRegressor,
-    TargetTransformer,
-    keep_parameters,
-)
-from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, make_loss
+from suquan.linear_model import SuquanClassifier, SuquanRegressor
+from suquan.losses import LOSSES, make_loss
+from suquan.model.estimator import TargetTransformer, keep_parameters
 from suquan.model.settings import forget
 from suquan.ranking import MISSING, TIES, SampleOperator, normalize
 from suquan.targets import LEARNED, learn_target, resolve_target
@@ -326,7 +322,7 @@ default="crossfit"
         y, parameters = as_numpy(y), self.get_params(deep=False)
         loss = parameters["loss"]
         if isinstance(loss, str):
-            check_choice("loss", loss, (*CLASSIFICATION_LOSSES, *REGRESSION_LOSSES))
+            check_choice("loss", loss, ("auto", *LOSSES))
         if loss == "auto" and type_of_target(y, input_name="y").startswith("continuous"):
             parameters["loss"] = loss = "squared"
         model: Any = SuquanRegressor

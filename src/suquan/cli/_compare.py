@@ -136,9 +136,8 @@ def _say_scores(result: Comparison, output: Output) -> None:
         )
 
     show([f"mean {result.scoring}", "sd over folds"], ("mean", "std"))
-    if MEASURES[0] in columns:
-        heads = ["log loss", "Brier score", "balanced accuracy at 0.5", "at the prevalence"]
-        show(heads, MEASURES)
+    if next(iter(MEASURES)) in columns:
+        show([measure.heading for measure in MEASURES.values()], tuple(MEASURES))
     if result.cohorts:
         parts = zip(*(result.cohorts[k] for k in ("method", "cohort", "score")), strict=True)
         scores = {(str(method), str(cohort)): float(score) for method, cohort, score in parts}

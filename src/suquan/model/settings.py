@@ -24,7 +24,7 @@ from suquan._validation import (
     check_sample_weight,
     validate_data,
 )
-from suquan.losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Loss, make_loss
+from suquan.losses import Loss, loss_names, make_loss
 from suquan.methods import Method, resolve_method
 from suquan.model.labels import Units, standardise
 from suquan.model.rounds import Candidate, Steps
@@ -210,7 +210,7 @@ def encode(estimator: Any, settings: Settings, X: Any, y: Any, sample_weight: An
 
 def task_loss(loss: Any, has_classes: bool, n_classes: int | None, huber_delta: float) -> Loss:
     """Loss by its name, or the given object; a ValueError where it is one of the other task."""
-    names = CLASSIFICATION_LOSSES if has_classes else REGRESSION_LOSSES
+    names = loss_names(of_classes=has_classes)
     if isinstance(loss, str):
         check_choice("loss", loss, names)
     made = make_loss(loss, n_classes, huber_delta=huber_delta)

@@ -271,7 +271,6 @@ def _probability_section(result: Comparison) -> Section:
         (names[k], *(score(summary[key][k]) for key in MEASURES))
         for k in np.argsort(summary["log_loss"], kind="stable")
     ]
-    balanced = [f"balanced accuracy at {point}" for point in ("0.5", "the prevalence")]
     caption = "Probabilities of the test samples, means over the outer folds; the smallest log loss first."
     text = (
         "Log loss and Brier score measure probabilities: lower is better. Balanced accuracy is the share of "
@@ -280,8 +279,8 @@ def _probability_section(result: Comparison) -> Section:
         "favour frequent classes."
     )
     figures = [_reliability_figure(result)] if result.reliability else []
-    columns = ("Method", "log loss", "Brier score", *balanced)
-    table = Table(caption, columns, rows, numeric=range(1, 5))
+    columns = ("Method", *(measure.heading for measure in MEASURES.values()))
+    table = Table(caption, columns, rows, numeric=range(1, 1 + len(MEASURES)))
     return Section("Probabilities", paragraphs=[text], tables=[table], figures=figures)
 
 
