@@ -133,7 +133,8 @@ default="crossfit"
     objective_ : float
         J(w, b, f) at the values returned.
     objective_history_ : ndarray
-        J after every half-step; for "crossfit" the out-of-fold loss at the start and after each round.
+        J after every half-step; for "crossfit" the out-of-fold loss at the start and after each round, up to
+        the last target whose loss decided something: with one round at the start alone.
     n_rounds_ : int
         Rounds that led to the target.
     n_iter_ : int
