@@ -31,8 +31,9 @@ from sklearn.model_selection import GroupKFold, KFold, RepeatedStratifiedKFold, 
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from suquan import SuquanClassifier, _study, _tasks, compare, quantile_normalize
+from suquan import SuquanClassifier, compare, quantile_normalize
 from suquan._progress import Progress
+from suquan.comparing import study, tasks
 from suquan.comparing.tables import verdict_of
 from suquan.comparison import DEFAULT_METHODS
 from suquan.datasets import make_corrupted_classification, make_corrupted_survival
@@ -158,7 +159,7 @@ def test_best_fixed_has_the_best_inner_score_of_raw_start_and_the_fixed_targets(
     X, y = make_problem()
     methods = ["raw", "median", "normal", "start"]
     result = compare(X, y, methods=[*methods, "crossfit"], checkpoint=tmp_path, **SETTINGS)
-    store = _tasks.Store(tmp_path)
+    store = tasks.Store(tmp_path)
     for k in range(3):
         outcomes = {name: store.load((name, k)) for name in methods}
         best = max(methods, key=lambda name: outcomes[name].inner_score)
@@ -456,7 +457,7 @@ def test_nothing_of_a_test_fold_reaches_any_choice(tmp_path):
         np.testing.assert_allclose(before.targets[name], after.targets[name], atol=1e-12)
     for name in DEFAULT_METHODS:
         first, second = (
-            _tasks.Store(tmp_path / side).load((name, 0)) for side in ("before", "after")
+            tasks.Store(tmp_path / side).load((name, 0)) for side in ("before", "after")
         )
         assert first.inner_score == pytest.approx(second.inner_score, abs=1e-12, nan_ok=True)
     assert np.any(before.folds["score"] != after.folds["score"])
@@ -492,7 +493,7 @@ def test_labels_of_a_test_fold_do_not_reach_any_choice(task, settings, tmp_path)
     for name, few in (("first", 1), ("second", 19)):
         y[test] = 100.0 * few * y[test] if task == "regression" else np.arange(20) < few
         results.append(compare(X, y, checkpoint=tmp_path / name, **settings))
-        store = _tasks.Store(tmp_path / name)
+        store = tasks.Store(tmp_path / name)
         inner.append([store.load((method, 0)).inner_score for method in settings["methods"]])
     np.testing.assert_allclose(*inner, rtol=1e-6)
     np.testing.assert_array_equal(*(result.folds["smoothness"] for result in results))
@@ -529,7 +530,7 @@ def test_result_does_not_depend_on_the_number_of_jobs():
 
 
 def count_runs(monkeypatch, stop_after=None):
-    done, run = [], _study.Study.run
+    done, run = [], study.Study.run
 
     def counted(self, name, fold):
         if stop_after is not None and len(done) == stop_after:
@@ -537,7 +538,7 @@ def count_runs(monkeypatch, stop_after=None):
         done.append((name, fold))
         return run(self, name, fold)
 
-    monkeypatch.setattr(_study.Study, "run", counted)
+    monkeypatch.setattr(study.Study, "run", counted)
     return done
 
 
@@ -602,7 +603,7 @@ def test_checkpoint_of_other_data_or_another_version_or_a_damaged_one_is_refused
     assert_refused(X + np.eye(*X.shape), y)
     assert_refused(X, 1 - y)
     with monkeypatch.context() as patch:
-        patch.setattr(_study, "__version__", "0.0.0")
+        patch.setattr(study, "__version__", "0.0.0")
         assert_refused(X, y)
     for content in (b"", b"\xff\xfe{}", b"[1]"):
         (tmp_path / "comparison.json").write_bytes(content)

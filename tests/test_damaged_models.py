@@ -27,7 +27,8 @@ from model_files import (
 )
 
 import suquan
-from suquan import _model_zip, load_model, save_model
+from suquan import load_model, save_model
+from suquan.files import model_zip
 from suquan.persistence import SCHEMA, ModelFileError
 
 
@@ -114,7 +115,7 @@ def test_overlapping_members_and_huge_headers_are_refused(model_path, monkeypatc
     broken = model_path.with_name("overlap.suquan")
     broken.write_bytes(data)
     refuse(broken, "claim more bytes|damaged")
-    monkeypatch.setattr(_model_zip, "MAX_HEADER", 100)
+    monkeypatch.setattr(model_zip, "MAX_HEADER", 100)
     refuse(model_path, "larger than 100")
     with pytest.raises(ValueError, match="more than the 100"):
         save_model(ESTIMATORS[suquan.QuantileNormalizer], model_path)
@@ -178,7 +179,7 @@ def test_arrays_that_do_not_fit_the_model_are_refused(new_path, name, array):
     at = json.loads(members(new_path)["estimator.json"])["estimator"]["attributes"][name]["at"]
     place = {"$": "array", "at": at, "type": array.dtype.name, "shape": array.shape}
     columns = array.reshape(-1, array.shape[-1])
-    table = _model_zip.as_csv([""] * (1 + len(columns)), range(columns.shape[1]), columns)
+    table = model_zip.as_csv([""] * (1 + len(columns)), range(columns.shape[1]), columns)
     change_header(new_path, attribute(name, place), **{at: table})
     refuse(new_path, f"{name}|cannot reshape")
 
