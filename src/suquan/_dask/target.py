@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from suquan._curvature import damped_hessian
 from suquan._dask.blocks import Arrays, BlockOperator, RankedBlock
-from suquan.losses import Squared, damped_hessian
+from suquan.losses import Squared
 from suquan.model.problem import JointProblem
 from suquan.solvers._products import Array, cholesky
 from suquan.solvers.proximal import ScoredLoss
@@ -76,23 +77,24 @@ class BlockRows:
         b = loss.best_constant(y, s) if problem.fit_intercept else np.zeros(n_outputs)
         floor = FLOOR * loss.value(y, np.tile(b, len(y)), s)
         n_free = n_outputs * problem.fit_intercept
-        rows = {"problem": problem, "W": self.W, "models": self.models, "total": total}
+        at: dict[str, Any] = {"problem": problem, "W": self.W, "models": self.models}
+        of_block = partial(target_sums, total=total, **at)
 
-        def evaluate(x: Array) -> tuple:
+        def evaluate(x: Array) -> tuple[float, Array, Array]:
             """J, and the gradient and the Hessian of the loss, in one pass."""
-            value, *slopes = self.operator.sum(partial(target_sums, **rows, x=x))
-            return float(value) + target.penalty(x[n_free:]), *slopes
+            value, gradient, hessian = self.operator.sum(partial(of_block, x=x))
+            return float(value) + target.penalty(x[n_free:]), gradient, hessian
 
         x, gap, n_iter = np.concatenate([b[:n_free], target.make_feasible(g)]), np.inf, 0
-        J, *slopes = evaluate(x)
+        J, gradient, hessian = evaluate(x)
         while gap > tol and n_iter < _MAX_NEWTON:
             n_iter += 1
             goal = {"tol": _MODEL_TOL * tol, "floor": max(J, floor), "max_iter": max_iter}
-            best, fall = _minimise_model(*slopes, x, n_free, target, goal)
+            best, fall = _minimise_model(gradient, hessian, x, n_free, target, goal)
             gap = fall / max(J, floor)
             for t in 0.5 ** np.arange(_MAX_HALVINGS):
                 new = x + t * (best - x)
-                J_new, *slopes = evaluate(new)
+                J_new, gradient, hessian = evaluate(new)
                 if J_new <= J - 1e-4 * t * fall:
                     break
             else:
