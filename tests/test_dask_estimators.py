@@ -403,21 +403,6 @@ def test_block_that_always_fails_is_named(kind, request):
         make_model("logistic", "bnd").fit(blocks, y)
 
 
-def deadly(block, block_info=None):
-    if block_info[0]["chunk-location"][0] == 1:
-        os._exit(1)
-    return block
-
-
-@pytest.mark.slow
-def test_block_that_kills_its_workers_is_named(processes):
-    X, y = make_task("logistic", 80, 12)
-    blocks = da.from_array(X, chunks=(20, 12)).map_blocks(deadly, dtype=X.dtype)
-    # Mostly block 1; on a busy machine one that the same workers had at hand.
-    with pytest.raises(RuntimeError, match=r"block [0-3] .*or one beside it, ended 2 workers"):
-        make_model("logistic", "bnd").fit(blocks, y)
-
-
 def test_lost_client_is_a_clear_error(threads, monkeypatch):
     X, y = make_task("logistic", 80, 12)
     before_pass(monkeypatch, 10, threads.close)

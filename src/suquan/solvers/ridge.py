@@ -445,10 +445,7 @@ class Batch:
             pairs = zip(fits, u, strict=True)
             self._known = (
                 u,
-                [
-                    damped_hessian(self.loss, *self._at(k, row), self.damping[k])
-                    for k, row in pairs
-                ],
+                [damped_hessian(self.loss, *self._at(k, row), self.damping[k]) for k, row in pairs],
             )
         return self._known[1]
 
