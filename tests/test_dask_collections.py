@@ -18,15 +18,13 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from suquan import QuantileNormalizer, quantile_normalize
+from suquan._blocks import is_dask_array
 from suquan._dask.collections import (
     DaskConnectionError,
-    block_weights,
     check_row_blocks,
-    is_dask_array,
+    compute,
     iter_computed,
     map_row_blocks,
-    readable_errors,
-    take_rows,
 )
 
 X = np.round(np.random.default_rng(0).lognormal(size=(40, 5)), 1)
@@ -42,9 +40,6 @@ def lazily(function, blocks):
 
 def never(block):
     raise AssertionError("a block was computed")
-
-
-# -------------------------------------------------------------------------------------------- telling apart
 
 
 def test_dask_is_not_imported_to_find_out():
@@ -75,7 +70,7 @@ def test_only_arrays_of_dask_are_dask_arrays():
     ("blocks", "kind", "message"),
     [
         (lambda: da.ones(3, chunks=2), ValueError, "two dimensions"),
-        (lambda: in_blocks(X.astype(complex)), ValueError, "Complex data"),
+        (lambda: in_blocks(X.astype(complex)), ValueError, "real numbers"),
         (lambda: in_blocks(X.astype(object)), ValueError, "real numbers"),
         (lambda: in_blocks(X.astype(str)), ValueError, "real numbers"),
         (lambda: in_blocks()[in_blocks()[:, 0] > 0], ValueError, "compute_chunk_sizes"),
@@ -96,9 +91,6 @@ def test_blocks_of_columns_are_joined_lazily():
     joined = check_row_blocks(blocks)
     assert joined.chunks == ((7, 7, 7, 7, 7, 5), (5,))
     assert check_row_blocks(in_blocks()).name == in_blocks().name
-
-
-# ------------------------------------------------------------------------------------------ inside the tasks
 
 
 def test_gaps_are_named_by_their_row_in_the_whole_array():
@@ -134,25 +126,13 @@ def test_errors_name_the_block_once_and_keep_their_kind():
         assert str(caught.value).count("block 2") == 1
 
 
-def test_weights_are_checked_on_both_sides():
-    blocks = in_blocks()
-    with pytest.raises(ValueError, match="Negative"):
-        block_weights(-np.ones(40), blocks)
-    with pytest.raises(ValueError, match=r"expected \(40,\)"):
-        block_weights(da.ones(39, chunks=10), blocks)
+@pytest.mark.parametrize("kind", [np.asarray, da.from_array])
+def test_weights_are_checked(kind):
     bad = np.ones(40)
     bad[6] = np.nan
-    with pytest.raises(ValueError, match=r"sample_weight .* block 1 \(rows 4 to 7\)"):
-        QuantileNormalizer("mean").fit(blocks, sample_weight=da.from_array(bad, chunks=10))
-
-
-def test_rows_are_taken_lazily():
-    keep = np.random.default_rng(1).uniform(size=40) < 0.3
-    keep[4:12] = False
-    taken = take_rows(in_blocks(), keep)
-    assert 0 not in taken.chunks[0]
-    assert_array_equal(taken.compute(), X[keep])
-    assert take_rows(in_blocks(), np.ones(40, bool)).numblocks == (10, 1)
+    for weights, message in ((-np.ones(40), "Negative"), (np.ones(39), r"\(40,\)"), (bad, "NaN")):
+        with pytest.raises(ValueError, match=message):
+            QuantileNormalizer("mean").fit(in_blocks(), sample_weight=kind(weights))
 
 
 def test_blocks_come_one_after_the_other():
@@ -162,11 +142,18 @@ def test_blocks_come_one_after_the_other():
 
 
 def test_other_errors_pass_unchanged():
-    with pytest.raises(ZeroDivisionError), readable_errors(str):
-        1 / 0  # noqa: B018
+    with pytest.raises(ZeroDivisionError):
+        compute(dask.delayed(lambda: 1 / 0)(), blocks_of=in_blocks())
 
 
-# ------------------------------------------------------------------------------------------------- clusters
+def test_a_block_that_cannot_be_read_is_named():
+    def gone(block, block_info=None):
+        if block_info[0]["chunk-location"][0] == 3:
+            raise OSError("this part of the disk is gone")
+        return block
+
+    with pytest.raises(ValueError, match=r"block 3 \(rows 12 to 15\) could not be read: OSError"):
+        QuantileNormalizer("mean").fit(lazily(gone, in_blocks()))
 
 
 def slow(block):

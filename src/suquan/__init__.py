@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from suquan._version import __version__
 
 if TYPE_CHECKING:
-    from suquan._dask.journal import checkpoint_fit
     from suquan.alignment import align_features
     from suquan.comparison import compare
     from suquan.cox_model import SuquanCox, SuquanCoxCV
@@ -39,7 +38,6 @@ __all__ = [
     "__version__",
     "align_features",
     "check_samples",
-    "checkpoint_fit",
     "compare",
     "load_model",
     "make_target_quantiles",
@@ -52,7 +50,6 @@ __all__ = [
 # Where the public names live. They are loaded when first asked for, so that `suquan --help` need not wait
 # for NumPy and Numba.
 _HOMES = {
-    "_dask.journal": ("checkpoint_fit",),
     "alignment": ("align_features",),
     "comparison": ("compare",),
     "cox_model": ("SuquanCox", "SuquanCoxCV"),

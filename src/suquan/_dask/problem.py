@@ -1,137 +1,56 @@
-"""The joint problem whose samples are blocks on Dask: what the alternation asks of a problem."""
+"""The joint problem whose samples are blocks on Dask: what the rounds ask of a problem, as passes.
+
+Newton's method of the ridge solver in memory gets its sums over samples from the blocks: an evaluation of all
+fold models is one pass, a product with all their Hessians another. The f-step is in :mod:`suquan._dask.target`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from suquan._dask.blocks import Blocks, RankedBlock
-from suquan._dask.linear import BlockDesign
-from suquan._dask.target import BlockRows, RowsRequest, solve_target_on_blocks
+from suquan._dask.blocks import Arrays, RankedBlock, class_weights
+from suquan._dask.target import BlockRows
 from suquan.model.problem import W_TOL, FoldModels, JointProblem, Splits
-from suquan.ranking import SampleOperator
-from suquan.solvers.ridge import LinearFit
+from suquan.solvers.newton import Preconditioner, Product, newton
+from suquan.solvers.ridge import (
+    FIRST_DAMPING,
+    Batch,
+    LinearFit,
+    Rows,
+    ignores_shifts,
+    negligible,
+)
 from suquan.solvers.target import TargetFit
-
-
-def contrast_sums(
-    block: RankedBlock, totals: np.ndarray, method: str, calls: list[tuple]
-) -> list[np.ndarray]:
-    """Parts of what a method of the operator sums over samples with c_i = y_i s_i over the weight of the class.
-
-    `calls` has the other arguments of each sum.
-    """
-    c = np.where(block.y > 0, block.s / totals[1], -block.s / totals[0])
-    return [getattr(block.operator, method)(c, *arguments) for arguments in calls]
-
-
-def block_moments(block: RankedBlock, f: np.ndarray, centre: Any) -> list[np.ndarray]:
-    """Part of the weighted moments of the columns of normalised samples."""
-    return [block.operator.column_moments(block.s, f, centre)]
-
-
-def describe(block: RankedBlock) -> list[np.ndarray]:
-    """Whether some sample of the block has two different values, and whether one has a missing value."""
-    return [np.array([not block.operator.is_constant, not block.operator.is_complete], np.int64)]
-
-
-def rank_sums(block: RankedBlock) -> list[np.ndarray]:
-    """Part of the sums of the samples' ranks."""
-    return [block.operator.rank_sums()]
-
-
-def rank_agreement(block: RankedBlock, sums: np.ndarray) -> list[np.ndarray]:
-    """How the ranks of the samples of a block agree with the mean of all others."""
-    return [block.operator.rank_agreement(sums, leave_out=True)]
-
-
-class BlockOperator:
-    """The sample operator of all blocks, whose features have the factors `scale`."""
-
-    unscale = SampleOperator.unscale
-
-    def __init__(self, blocks: Blocks, scale: np.ndarray | None = None) -> None:
-        self.blocks, self.scale = blocks, scale
-        self.n_samples, self.n_features = blocks.n_samples, blocks.n_features
-
-    @cached_property
-    def _counts(self) -> np.ndarray:
-        """Numbers of blocks with an ordered, and with an incomplete sample; one pass."""
-        return self.blocks.sum(describe)[0]
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether no sample has two different values."""
-        return not self._counts[0]
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether no value is missing."""
-        return not self._counts[1]
-
-    def column_moments(self, s: np.ndarray, f: np.ndarray, centre: Any, W: Any = None) -> Any:
-        """Moments of the columns of T_i f, in one pass; blocks have their weights."""
-        return self.blocks.sum(block_moments, f, centre)[0]
-
-    def rank_sums(self) -> np.ndarray:
-        """Sums of the samples' ranks, in one pass."""
-        return self.blocks.sum(rank_sums)[0]
-
-    def rank_agreement(self, sums: np.ndarray, *, leave_out: bool) -> np.ndarray:
-        """Agreement of every sample's ranks with the mean of all others, in one pass."""
-        return np.concatenate(self.blocks.collect(rank_agreement, sums))
-
-    def scaled(self, scale: np.ndarray) -> BlockOperator:
-        """The same samples with these factors of the features, in their blocks from now on."""
-        self.blocks.scale(scale)
-        return BlockOperator(self.blocks, scale)
-
-    def sum_apply(self, c: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """Σ_i c_i T_i f, in one pass, for the contrast c of :meth:`BlockedProblem.class_contrast`."""
-        return self.blocks.sum(contrast_sums, c, "sum_apply", [(f,)])[0]
-
-    def sum_adjoint(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """Σ_i c_i T_iᵀ w, in one pass."""
-        return self.blocks.sum(contrast_sums, c, "sum_adjoint", [(w,)])[0]
 
 
 @dataclass(frozen=True)
 class BlockedProblem(JointProblem):
-    """A joint problem whose sums over samples are passes over blocks."""
+    """A joint problem whose operator is a :class:`suquan._dask.blocks.BlockOperator`."""
 
-    splits: Splits = field(default_factory=list)
+    operator: Any
 
     @property
-    def blocks(self) -> Blocks:
-        """The ranked blocks."""
-        operator: Any = self.operator
-        return operator.blocks
+    def bare(self) -> JointProblem:
+        """The problem without samples, as blocks get it."""
+        empty: Any = {"operator": None, "y": None, "s": None}
+        return JointProblem(**{**vars(self), **empty})
 
-    def w_design(self, g: np.ndarray) -> Any:
+    def w_design(self, g: np.ndarray) -> BlockDesign:
         """Normalised samples, on which the w-step is solved."""
         return BlockDesign(self, self.expand(g))
 
-    def f_design(self, w: Any, samples: np.ndarray | None = None, out: Any = None) -> Any:
+    def f_design(self, w: Any, samples: Any = None, out: Any = None) -> BlockRows:
         """Rows of the f-step over all samples."""
-        return self.target_rows(w[None], crossed=False, n_rows=len(self.y), s=self.s, weight=1.0)
-
-    def target_rows(
-        self, W: np.ndarray, *, crossed: bool, n_rows: int, s: np.ndarray, weight: float
-    ) -> BlockRows:
-        """Rows of the f-step for the coefficients W of one model or of the fold models."""
-        n_bytes = n_rows * self.loss.n_outputs * self.n_knots * np.dtype(self.dtype).itemsize
-        kind = self.n_knots, self.dtype, self.fit_intercept
-        keep = n_bytes <= self.blocks.kept_bytes
-        request = RowsRequest(self.loss, W, crossed, *kind, weight, keep)
-        return BlockRows(self.blocks, request, self.y, s)
+        return BlockRows(self.operator, self.bare, w[None], np.zeros(1, int), self.y, self.s)
 
     def f_step(self, D: BlockRows, y: Any, s: Any, g: np.ndarray, **options: Any) -> TargetFit:
         """Best target and intercept for rows that lie with the blocks."""
-        return solve_target_on_blocks(D, g, smoothness=self.node_smoothness, **options)
+        return D.solve(g, smoothness=self.node_smoothness, **options)
 
     def fold_models(self, splits: Splits) -> BlockFoldModels:
         """Models of the folds."""
@@ -143,31 +62,160 @@ class BlockedProblem(JointProblem):
 
     def sums_of_samples(self, c: Any, G: np.ndarray) -> np.ndarray:
         """Columns Σ_i c_i T_i B g for the rows g of G, in one pass."""
-        calls = [(self.expand(g),) for g in G]
-        return np.stack(self.blocks.sum(contrast_sums, c, "sum_apply", calls), axis=1)
+        F = [self.expand(g) for g in G]
+        return np.column_stack(
+            self.operator.sum(
+                lambda block: [block.operator.sum_apply(class_weights(block, c), f) for f in F]
+            )
+        )
 
 
 class BlockFoldModels(FoldModels):
     """Models of the folds, all of them fitted in the same passes."""
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """Numbers by which blocks know the models."""
+        return 1 + np.arange(len(self.splits))
+
     def fit(self, problem: JointProblem, design: Any, max_iter: int) -> list[LinearFit]:
         """Models on a design."""
-        return design.solve_folds(lambda: self.weights, problem.alpha, tol=W_TOL, max_iter=max_iter)
+        return design.solve_models(self.numbers, problem.alpha, W_TOL, max_iter)
 
-    def held_out_loss(self, problem: JointProblem, models: list[LinearFit], design: Any) -> float:
-        """Mean loss of the held-out samples under the models that have not seen them."""
-        if design.is_gram:  # few samples: their scores are here
-            return super().held_out_loss(problem, models, design)
-        return design.held_out_loss(models) / float(self.s[self.rows].sum())
+    def held_out_loss(self, problem: JointProblem, models: Sequence[LinearFit]) -> float:
+        """Mean loss of the held-out samples under the models that have not seen them, in one pass."""
+        f, numbers = models[0].u, self.numbers
+        totals = np.full(len(numbers), self.s[self.rows].sum())
+        sums = BlockSums(problem, f, numbers, totals, "test")
+        theta = np.stack([np.column_stack([fit.w, fit.b]) for fit in models])
+        return float(sums.values(numbers - 1, sums.scores(theta)).sum())
 
-    def stack(self, problem: JointProblem, models: Sequence[Any], g: np.ndarray) -> tuple:
+    def stack(self, problem: Any, models: Sequence[LinearFit]) -> tuple:
         """Rows of the f-step over all held-out samples; their labels and weights stay with the blocks."""
-        rows = self.rows
-        weights = np.bincount(rows, weights=self.s[rows], minlength=len(self.s))
-        total = float(weights.sum())
+        weights = np.bincount(self.rows, weights=self.s[self.rows], minlength=len(self.s))
         W = np.stack([fit.w for fit in models])
-        blocked: Any = problem
-        stacked = blocked.target_rows(
-            W, crossed=True, n_rows=len(rows), s=weights / total, weight=total
+        rows = BlockRows(problem.operator, problem.bare, W, self.numbers, problem.y, weights)
+        return rows, None, None
+
+
+# -- the w-step ---------------------------------------------------------------------------------------
+
+
+def batch_sums(
+    block: RankedBlock, problem: JointProblem, f: np.ndarray, members: str, models: np.ndarray,
+    totals: np.ndarray, theta: np.ndarray, damping: np.ndarray, what: tuple, V: Any,
+) -> Arrays:  # fmt: skip
+    """Sums over a block that :class:`BlockSums` asks for, by their names; or products of Hessians with V."""
+    own = block.problem(problem)
+    rows = Rows(block.operator.apply(f, dtype=own.dtype), own.fit_intercept)
+    S = getattr(block, members)[models] * block.s / totals[:, None]
+    batch = Batch(rows, own.loss, block.y, S)
+    batch.damping = damping
+    fits, u = np.arange(len(theta)), batch.scores(theta)
+    if V is not None:
+        return [batch.product(fits, u)(V)]
+    return [np.asarray(getattr(batch, name)(fits, u)) for name in what]
+
+
+class BlockSums:
+    """Sums over the samples of all blocks, as :class:`suquan.solvers.newton.Sums` says.
+
+    Theta itself stands for the scores, which stay with the blocks. The fits are the `models` of these numbers,
+    0 for that of all samples, at the target f. Each is of its samples in the blocks' "train" or "test", whose
+    weights are divided by the `totals`.
+    """
+
+    adapt = Batch.adapt
+
+    def __init__(
+        self, problem: Any, f: np.ndarray, models: np.ndarray, totals: np.ndarray,
+        members: str = "train",
+    ) -> None:  # fmt: skip
+        self.operator, self.models, self.totals = problem.operator, models, totals
+        self.n_columns, self.n_outputs = problem.operator.n_features, problem.loss.n_outputs
+        self.balanced = ignores_shifts(problem.loss, problem.y, problem.s)
+        self.damping = np.full(len(models), FIRST_DAMPING)
+        self._of_block = partial(batch_sums, problem=problem.bare, f=f, members=members)
+        # They come with the values: Newton's method asks for them where it has evaluated a fit last.
+        self._gradients = np.zeros((len(models), self.n_outputs, self.n_columns + 1))
+        self._curvatures = np.zeros(len(models))
+
+    def scores(self, theta):
+        """Theta, flat."""
+        return theta.reshape(len(theta), -1)
+
+    def values(self, fits, u):
+        """Losses, with their gradients and curvatures, in one pass."""
+        found = self._sums(fits, u, "values", "gradients", "curvatures")
+        values, self._gradients[fits], self._curvatures[fits] = found
+        return values
+
+    def gradients(self, fits, u):
+        """Gradients of the losses, known from their evaluation."""
+        return self._gradients[fits]
+
+    def curvatures(self, fits, u):
+        """Summed curvatures of the scores, known from their evaluation."""
+        return self._curvatures[fits]
+
+    def product(self, fits, u) -> Product:
+        """Products with the Hessians of the losses, one pass each."""
+        return lambda V: self._sums(fits, u, V=V)[0]
+
+    def moments(self, fits, u):
+        """Second moments of the columns, in one pass."""
+        return self._sums(fits, u, "moments")[0]
+
+    def spread(self, fits, u):
+        """Mean of their diagonal, in one pass."""
+        return float(self._sums(fits, u, "spread")[0])
+
+    def _sums(self, fits: np.ndarray, u: np.ndarray, *what: str, V: Any = None) -> Arrays:
+        """Sums at the unknowns u of some fits, in one pass."""
+        some = {"models": self.models[fits], "totals": self.totals[fits]}
+        theta = u.reshape(len(u), self.n_outputs, -1)
+        at = {"theta": theta, "damping": self.damping[fits], "what": what, "V": V}
+        return self.operator.sum(partial(self._of_block, **some, **at))
+
+
+class BlockDesign:
+    """The normalised samples of all blocks; it answers as :class:`suquan.solvers.ridge.RidgeDesign` does.
+
+    Scores of its fits stay with the blocks: the target f stands in their place.
+    """
+
+    def __init__(self, problem: Any, f: np.ndarray) -> None:
+        self.problem, self.f = problem, f
+        self._preconditioner = Preconditioner(problem.operator.n_features)
+
+    def solve(self, loss, y, s, alpha, *, tol, max_iter, start=None) -> LinearFit:
+        """The fit to all samples."""
+        theta = None if start is None else np.column_stack([start.w, start.b])
+        return self.solve_models(np.zeros(1, int), alpha, tol, max_iter, theta)[0]
+
+    def solve_path(self, loss, y, s, alphas, *, tol, max_iter) -> list[LinearFit]:
+        """The fits to all samples at several alphas."""
+        return [self.solve(loss, y, s, alpha, tol=tol, max_iter=max_iter) for alpha in alphas]
+
+    def solve_models(
+        self, models: np.ndarray, alpha: float, tol: float, max_iter: int, start: Any = None
+    ) -> list[LinearFit]:
+        """Fits of some models, from `start` or the best constant, in lockstep."""
+        problem, loss, y, s = self.problem, self.problem.loss, self.problem.y, self.problem.s
+        sums = BlockSums(problem, self.f, models, problem.operator.totals[models])
+        theta = np.zeros((len(models), loss.n_outputs, sums.n_columns + 1))
+        if problem.fit_intercept:
+            theta[:, :, -1] = loss.best_constant(y, s)
+        if start is not None:
+            theta[:] = start
+        floor = negligible(loss, y, s)
+        found = newton(
+            sums, self._preconditioner, theta, alpha, floor, tol, max_iter, problem.dtype
         )
-        return stacked, None, None
+        W, B = found.theta[:, :, :-1], found.theta[:, :, -1]
+        B = B - B.mean(axis=1, keepdims=True) if sums.balanced else B
+        outcomes = zip(W, B, found.objective, found.n_iter, found.criterion, strict=True)
+        return [
+            LinearFit(w, b, self.f, float(J), int(n_iter), float(gap), bool(gap <= tol))
+            for w, b, J, n_iter, gap in outcomes
+        ]

@@ -37,7 +37,7 @@ TOL, MAX_ITER = 1e-8, 200
 # Most samples whose n × n root is formed: beyond them it would be larger than the design.
 MOST_ROOT_SAMPLES = 5000
 # Share of the secant's curvature that Newton's model has at least, at first and after long steps failed.
-_FIRST_DAMPING, _MOST_DAMPING = 0.1, 1.0
+FIRST_DAMPING, _MOST_DAMPING = 0.1, 1.0
 # An objective below this fraction of the loss at zero scores counts as zero.
 _NEGLIGIBLE = 1e-12
 
@@ -382,7 +382,7 @@ class Batch:
         self.balanced = self.n_vectors > 1 and ignores_shifts(loss, y, S[0])
         self._has_all = [bool(np.all(s > 0.0)) for s in S]
         self._known: tuple[Any, list[Curvature]] = None, []
-        self._damping = np.full(len(S), _FIRST_DAMPING)
+        self.damping = np.full(len(S), FIRST_DAMPING)
 
     def objectives(self, theta: Array, alpha: float) -> Array:
         """J of all fits."""
@@ -445,18 +445,15 @@ class Batch:
             pairs = zip(fits, u, strict=True)
             self._known = (
                 u,
-                [
-                    damped_hessian(self.loss, *self._at(k, row), self._damping[k])
-                    for k, row in pairs
-                ],
+                [damped_hessian(self.loss, *self._at(k, row), self.damping[k]) for k, row in pairs],
             )
         return self._known[1]
 
     def adapt(self, fits, lengths, criterion):
         """Damp curvatures less where a whole step was taken, and more where not."""
-        before = self._damping[fits]
+        before = self.damping[fits]
         eased = np.where(lengths == 1.0, np.minimum(0.3 * before, criterion), 10.0 * before)
-        self._damping[fits] = np.minimum(eased, _MOST_DAMPING)
+        self.damping[fits] = np.minimum(eased, _MOST_DAMPING)
 
     def _at(self, k: int, u: Array) -> tuple[Array, Array, Array]:
         """Labels, scores and weights of fit k; scores are 0 where the weight is, so that none overflows."""
