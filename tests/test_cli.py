@@ -535,11 +535,11 @@ def test_fit_explains_mistakes(data, tmp_path, change, match):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_sample_with_one_value_throughout_gets_an_empty_score(data, model, tmp_path):
+def test_a_sample_with_one_value_throughout_gets_an_empty_score(data, tmp_path):
     frame = pd.read_csv("table.csv", index_col=0)[:3]
     frame.iloc[1] = 2.0
     frame.to_csv(tmp_path / "new.csv")
-    told = succeed(f"predict {model} {tmp_path}/new.csv -o {tmp_path}/s.csv").stderr
+    told = succeed(f"predict model.suquan {tmp_path}/new.csv -o {tmp_path}/s.csv").stderr
     scores = pd.read_csv(tmp_path / "s.csv")["score"]
     assert scores.isna().tolist() == [False, True, False]
     assert frame.index[1] in told

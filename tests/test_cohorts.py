@@ -244,7 +244,7 @@ def arguments(command, files, *more, label="relapse"):
     labels = ["--labels", files / "labels.csv", "--label", label]
     if command == "compare":
         more = (*more, "--inner-cv", "2x1", "--methods", "uniform,crossfit")
-    return [command, files / "table.csv", *labels, out, goal, *QUICK, *more]
+    return [command, files / "table.csv", *labels, out, goal, *QUICK.split(), *more]
 
 
 def test_fit_keeps_groups_and_shows_every_cohort(files):

@@ -40,14 +40,14 @@ def peak_bytes(model, X, y):
 def allowed_bytes(shape, method):
     """Twice the ranks of 2 bytes, a float32 design and a square; crossfit's rows, also in float64; blocks.
 
-    Several targets: the sparse maps.
+    Several targets: their normalised copies in float32, of which the last is there twice.
     """
     n_entries = shape[0] * shape[1]
     arrays = 2 * ((2 + 4) * n_entries + 8 * min(shape) ** 2)
     if method == "crossfit":
         arrays += N_REPEATS * (4 + 8) * n_entries
-    if method in ("matrix", "multi"):  # the sparse maps: two numbers per value, and their columns
-        arrays += 36 * n_entries
+    if method in ("matrix", "multi"):
+        arrays += 4 * 16 * n_entries
     return arrays + BLOCKS
 
 

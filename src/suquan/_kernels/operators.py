@@ -72,19 +72,24 @@ def block_end(code, flag, start, n_observed):
 def average_blocks(values, code, flag, n_observed):
     """Replace the values of each tied block by their mean.
 
-    Shares of the differences from the first are added: equal values keep theirs, and no sum of huge values
-    overflows. The mean stays inside the block's range, so that rounding does not change the order.
+    The mean is kept inside the block's range, so that rounding does not change equal numbers. Where a sum
+    overflows, shares of the values are added.
     """
     start = 0
     while start < n_observed:
         end = block_end(code, flag, start, n_observed)
         if end - start > 1:
-            first, share = values[start], 1.0 / (end - start)
-            mean, lowest, highest = first, first, first
-            for k in range(start + 1, end):
+            total, n_tied = 0.0, end - start
+            lowest, highest = values[start], values[start]
+            for k in range(start, end):
                 value = values[k]
-                mean += share * value - share * first
+                total += value
                 lowest, highest = min(lowest, value), max(highest, value)
+            mean = total / n_tied
+            if not abs(total) < np.inf:
+                mean = 0.0
+                for k in range(start, end):
+                    mean += values[k] / n_tied
             mean = min(max(mean, lowest), highest)
             for k in range(start, end):
                 values[k] = mean

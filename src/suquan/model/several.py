@@ -35,12 +35,18 @@ from suquan.solvers._products import gram_matrix
 from suquan.solvers.ridge import MOST_ROOT_SAMPLES, LinearFit, RidgeDesign
 from suquan.targets import knot_positions, read_at_grid
 
-# Accuracy of both ridge problems in units of the user's.
-_RIDGE_TOL = 1e-4
+# Accuracy of both ridge problems in units of the user's: the gap falls like its root.
+_RIDGE_TOL = 1e-8
 # Singular values below this share of the largest count as 0.
 _ROUNDING = 1e-10
 # Targets that together are worth less than this share of the tolerance are left out.
 _FADED = 0.1
+# Rounds without a fall of the objective, relative to it, after which there will be none.
+_IDLE, _LEAST_FALL = 4, 1e-12
+# Squared length of a new target, as a share of the largest singular value.
+_NEW_TARGET = 0.1
+# What is left out may open the gap by up to this factor.
+_OPEN = 2.0
 # Columns per sample from which the Gram matrix of all copies pays for one fit.
 _WIDE = 4
 # Length of an intercept's column beside coefficients that all outputs share.
@@ -114,7 +120,9 @@ class MatrixProblem:
             gram = sum((gram_matrix(A) for A in self._copies(F)), np.zeros((n, n)))
             design = RidgeDesign(None, fit_intercept=self.fit_intercept, gram=gram)
         else:
-            A = np.hstack(list(self._copies(F)))
+            A = np.empty((n, F.size), np.float64 if self._is_small(F) else np.float32)
+            for l, copy in enumerate(self._copies(F)):
+                A[:, l * F.shape[1] : (l + 1) * F.shape[1]] = copy
             design = RidgeDesign(A, fit_intercept=self.fit_intercept, by_columns=True)
         at = self.loss, self.y, self.s, alpha
         fit = design.solve(*at, tol=tol, max_iter=max_iter, start=None if by_gram else start)
@@ -159,9 +167,12 @@ class MatrixProblem:
 
     def _copies(self, F: np.ndarray) -> Iterator[np.ndarray]:
         """Normalised samples at each of the targets, each of shape (n_samples, n_features)."""
-        is_small = self.operator.codes.size * len(F) <= 2 * FLOAT64_ENTRIES
         for f in F:
-            yield self.operator.apply(f, dtype=np.float64 if is_small else np.float32)
+            yield self.operator.apply(f, dtype=np.float64 if self._is_small(F) else np.float32)
+
+    def _is_small(self, F: np.ndarray) -> bool:
+        """Whether copies at the targets F are kept in float64."""
+        return self.operator.codes.size * len(F) <= 2 * FLOAT64_ENTRIES
 
 
 @dataclass(frozen=True)
@@ -194,7 +205,7 @@ def fit_targets(
     if problem.norm == "frobenius":
         return fit_matrix(problem, steps)
     h = np.linalg.lstsq(problem.basis, g - g.mean(), rcond=None)[0]
-    H = np.column_stack([h, np.eye(len(h))[:, 1 : n_targets or len(h)]])
+    H = np.column_stack([h, np.eye(len(h))[:, 1 : n_targets or 2]])
     return fit_multi(problem, H, n_targets, max_rounds, steps)
 
 
@@ -225,37 +236,56 @@ def fit_multi(
     how = 0.5 * problem.alpha, _RIDGE_TOL * steps.tol, steps.max_iter
     W, fit = problem.w_step(problem.basis @ H, *how)
     state, n_iter = _balanced(problem, W, H, fit), fit.n_iter
-    history, n_rounds, gap = [state.objective], 0, _trace_gap(problem, state)
-    before, momentum = state.H, 0
+    history, n_rounds, (gap, wanted) = [state.objective], 0, _trace_gap(problem, state)
+    before, momentum, n_idle = state.H, 0, 0
+    limit = n_targets or problem.n_knots - 1
     while n_rounds < max_rounds and gap > steps.tol * state.objective:
         H, fit = problem.target_step(state.W, *how)
         after, n_iter = _balanced(problem, state.W, H, fit), n_iter + fit.n_iter
         history.append(after.objective)
-        start = LinearFit.at(after.W.reshape(len(after.W), -1), after.b)
-        for weight in (momentum / (momentum + 3.0), 0.0):
-            H = after.H + weight * (after.H - _turned(before, after.H))
+        weight = momentum / (momentum + 3.0)
+        tried = [after.H + weight * (after.H - _turned(before, after.H)), after.H]
+        grown = _grown(after, wanted, limit)
+        for H in tried if grown is None else (grown, *tried):
+            known = _times(after.W, np.eye(after.H.shape[1], H.shape[1]))  # 0 for new targets
+            start = LinearFit.at(known.reshape(len(known), -1), after.b)
             W, fit = problem.w_step(problem.basis @ H, *how, start)
             state, n_iter = _balanced(problem, W, H, fit), n_iter + fit.n_iter
-            if state.objective <= after.objective or weight == 0.0:
+            if state.objective <= after.objective:
                 break
-        momentum, before = (momentum + 1 if weight else 1), after.H
+        momentum, before = (momentum + 1 if H is tried[0] else 1), after.H
         history.append(state.objective)
-        gap, n_rounds = _trace_gap(problem, state), n_rounds + 1
+        (gap, wanted), n_rounds = _trace_gap(problem, state), n_rounds + 1
         told = f"J = {steps.unit * state.objective:.8g}, gap {steps.unit * gap:.1e}"
         steps.report(f"round {n_rounds}: {told}, {len(state.sigma)} targets")
-        # A limited rank keeps the gap open: what ends the rounds then is that they gain next to nothing.
-        least = (_ROUNDING if n_targets is None else 0.1 * steps.tol) * state.objective
-        if history[-3] - history[-1] <= least:
+        # A limited rank keeps the gap open: rounds that gain next to nothing end the fit then.
+        least = (_LEAST_FALL if n_targets is None else 0.1 * steps.tol) * state.objective
+        n_idle = n_idle + 1 if history[-3] - history[-1] <= least else 0
+        if n_idle == _IDLE:
             break
     worth = problem.alpha * np.cumsum(state.sigma[::-1])[::-1]
     kept = worth > _FADED * steps.tol * state.objective
     if not kept.all() and kept.any():
         H = state.H[:, kept]
         W, fit = problem.w_step(problem.basis @ H, *how)
-        state, n_iter = _balanced(problem, W, H, fit), n_iter + fit.n_iter
-        gap = _trace_gap(problem, state)
+        trimmed, n_iter = _balanced(problem, W, H, fit), n_iter + fit.n_iter
+        open_by, _ = _trace_gap(problem, trimmed)
+        if open_by <= max(gap, _OPEN * steps.tol * trimmed.objective):
+            state, gap = trimmed, open_by
     tol = steps.tol if n_targets is None else np.inf
     return _result(problem, state, state.objective, gap, history, n_rounds, n_iter, tol)
+
+
+def _grown(state: _State, wanted: np.ndarray, limit: int) -> np.ndarray | None:
+    """Targets with those added that would lower the objective most; None where there is no room or no need."""
+    H = state.H
+    for vector in wanted.T:
+        rest = vector - H @ np.linalg.lstsq(H, vector, rcond=None)[0]
+        size = float(np.linalg.norm(rest))
+        if H.shape[1] < limit and size > 0.5:
+            length = np.sqrt(_NEW_TARGET * max(state.sigma[0], 1e-8))
+            H = np.column_stack([H, length * rest / size])
+    return None if H is state.H else H
 
 
 def _turned(H: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -287,16 +317,17 @@ def _times(W: np.ndarray, T: np.ndarray) -> np.ndarray:
 # -- gaps ---------------------------------------------------------------------------------------------
 
 
-def _trace_gap(problem: MatrixProblem, state: _State) -> float:
-    """Bound on the distance of the objective from its minimum under the trace norm.
+def _trace_gap(problem: MatrixProblem, state: _State) -> tuple[float, np.ndarray]:
+    """Bound on the distance of the objective from its minimum under the trace norm, and targets that lower it.
 
     Where the norm κ of Σ_i θ_i S_i R^-½ exceeds alpha, the linear bound on the loss is used on the norm of the
     minimiser, which is at most J / alpha as losses are not negative.
     """
     theta, lower = _lower_bound(problem, state.u)
-    kappa = np.sqrt(max(float(np.linalg.eigvalsh(problem.sum_gram(theta))[-1]), 0.0))
-    excess = max(kappa / problem.alpha - 1.0, 0.0)
-    return max(state.objective - lower + excess * state.objective, 0.0)
+    squares, vectors = np.linalg.eigh(problem.sum_gram(theta))
+    kappas = np.sqrt(np.maximum(squares, 0.0)) / problem.alpha
+    gap = state.objective - lower + max(kappas[-1] - 1.0, 0.0) * state.objective
+    return max(gap, 0.0), vectors[:, kappas > 1.0][:, ::-1]
 
 
 def _lower_bound(problem: MatrixProblem, u: np.ndarray) -> tuple[np.ndarray, float]:
@@ -338,7 +369,7 @@ def _result(
     if problem.norm == "frobenius":
         n_shown = int(np.argmax(np.cumsum(sigma**2) >= _SHOWN * np.sum(sigma**2))) + 1
     unfinished: tuple[str, ...] = ()
-    if gap > 2.0 * tol * objective:  # what is left out at the end may open it a little
+    if gap > _OPEN * tol * objective:
         told = f"the duality gap is {gap / objective:.1e} of the objective > tol = {tol:.0e}"
         unfinished = (told,)
     return Fit(
