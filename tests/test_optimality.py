@@ -10,7 +10,7 @@ import pytest
 from reference import interpolation_matrix, operator_matrix
 from scipy import linalg
 from scipy.special import expit
-from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from suquan import SuquanClassifier, SuquanCox, SuquanRegressor
 from suquan.methods import Method
@@ -110,43 +110,35 @@ def minimum(value, constraints=()):
 # -- coefficients for a given target ------------------------------------------------------------------
 
 
-def other_models(name, n, alpha, l1_ratio):
-    """Models of scikit-learn with the same objective; none where it has no such model."""
-    r, C = l1_ratio / (2 - l1_ratio), 1 / (n * alpha * (2 - l1_ratio))
-    if name == "squared" and l1_ratio:
-        scaled = alpha * (1 - l1_ratio / 2)
-        return [ElasticNet(alpha=scaled, l1_ratio=r, tol=1e-12, max_iter=3000)]
+def other_models(name, n, alpha):
+    """Models of scikit-learn with the same ridge objective; none where it has no such model."""
     if name == "squared":
         return [Ridge(alpha=n * alpha, solver="svd")]
-    if name in ("logistic", "softmax") and l1_ratio:
-        return [LogisticRegression(C=C, l1_ratio=r, solver="saga", tol=1e-9, max_iter=300)]
-    if name in ("logistic", "softmax"):
-        solvers = (("lbfgs", 1e-9), ("newton-cholesky", 1e-10))
-        return [LogisticRegression(C=C, solver=solver, tol=tol) for solver, tol in solvers]
-    if name == "poisson" and not l1_ratio:
+    if name == "poisson":
         return [PoissonRegressor(alpha=2 * alpha, solver="newton-cholesky", tol=1e-10)]
-    return []
+    if name not in ("logistic", "softmax"):
+        return []
+    C, solvers = 1 / (2 * n * alpha), (("lbfgs", 1e-9), ("newton-cholesky", 1e-10))
+    return [LogisticRegression(C=C, solver=solver, tol=tol) for solver, tol in solvers]
 
 
 def solutions(name, A, y, alpha, l1_ratio, fit_intercept):
-    """Coefficients and intercepts by scikit-learn, or by the convex solver."""
-    n, p = A.shape
-    for other in other_models(name, n, alpha, l1_ratio):
+    """Coefficients and intercepts by scikit-learn with a ridge penalty, or by the convex solver."""
+    n, C = len(A), 3 if name == "softmax" else 1
+    models = other_models(name, n, alpha) if l1_ratio == 0.0 else []
+    for other in models:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             other.set_params(fit_intercept=fit_intercept).fit(A, y)
-        w = np.atleast_2d(other.coef_)
-        yield w, np.broadcast_to(other.intercept_, len(w))
-    if not other_models(name, n, alpha, l1_ratio):
-        w, b = cp.Variable(p), cp.Variable()
-        penalty = (1 - l1_ratio) * cp.sum_squares(w) + l1_ratio * cp.norm1(w)
-        u = A @ w + b if fit_intercept else A @ w
-        minimum(convex_loss(name, y, np.full(n, 1 / n), [u]) + alpha * penalty)
-        yield w.value[None], np.array([float(b.value) if fit_intercept else 0.0])
+        yield np.atleast_2d(other.coef_), np.broadcast_to(other.intercept_, C)
+    if not models:
+        w, b = cp.Variable((C, A.shape[1])), cp.Variable(C)
+        penalty = (1 - l1_ratio) * cp.sum_squares(w) + l1_ratio * cp.sum(cp.abs(w))
+        U = [A @ w[k] + (b[k] if fit_intercept else 0.0) for k in range(C)]
+        minimum(convex_loss(name, y, np.full(n, 1 / n), U) + alpha * penalty)
+        yield w.value, b.value if fit_intercept else np.zeros(C)
 
 
-PENALTIES = [(name, l1_ratio) for name in [*NAMES, "pairs"] for l1_ratio in (0.0, 0.5)]
-PENALTIES += [(name, 1.0) for name in NAMES[:3]]
 SIZES = [("wide", 0, True), ("tall", 1, False), ("square", 2, True)]
 SIZES += [
     pytest.param(shape, size, fit_intercept, marks=pytest.mark.slow)
@@ -158,11 +150,12 @@ SIZES += [
 
 
 @pytest.mark.parametrize(("shape", "size", "fit_intercept"), SIZES)
-@pytest.mark.parametrize(("name", "l1_ratio"), PENALTIES)
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", [*NAMES, "pairs"])
 def test_coefficients_are_as_good_as_those_of_others(name, l1_ratio, shape, size, fit_intercept):
     X, y = make_samples(name, SHAPES[shape])
     n, p = X.shape
-    smallest = 1e-4 if name == "pairs" else 1e-5 if l1_ratio else 1e-9
+    smallest = 1e-3 if name == "pairs" else 1e-5 if l1_ratio else 1e-9
     alpha = p * [smallest, 1e-3, 1e2][size]
     settings = {"alpha": alpha, "l1_ratio": l1_ratio, "fit_intercept": fit_intercept}
     model = fit_model(name, "fixed", X, y, init="normal", **settings)
@@ -177,9 +170,13 @@ def test_coefficients_are_as_good_as_those_of_others(name, l1_ratio, shape, size
     assert fit_intercept or np.all(model.intercept_ == 0.0)
     if name == "softmax":
         assert abs(model.intercept_.sum()) < 1e-9 * (1 + np.abs(model.intercept_).max())
+    # Proximal gradient stops at an estimate of the gap, which may be ten times too small.
+    slack = 1e-6 if l1_ratio and name in ("squared", "huber") else 1e-8
     for w, b in solutions(name, A, y, alpha, l1_ratio, fit_intercept):
-        assert (1 + 1e-8) * objective(w, b) >= J
-        if l1_ratio == 0.0 and size > 0:  # scores of the minimiser, but for a shift of all classes
+        assert objective(w, b) * (1 + slack) >= J
+        if (
+            l1_ratio == 0.0 and size > 0 and name != "huber"
+        ):  # scores of the minimiser, but for a shift of all classes
             ours, theirs = A @ model.coef_.T + model.intercept_, A @ w.T + b
             free = (theirs - ours).mean(axis=1, keepdims=True)
             ours = ours + (free if len(w) > 1 else (name == "pairs") * free.mean())

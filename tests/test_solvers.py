@@ -499,18 +499,18 @@ def test_blas_has_one_thread_in_a_fit_and_gets_the_others_back_after_overlaps():
     """The first to begin is the first to end; the last must not leave BLAS on one thread."""
     A, y = make_data("squared", (20, 5))
     begun, followed, ended = threading.Event(), threading.Event(), threading.Event()
-    losses = Meeting(begun, followed), Meeting(followed, ended)
+    first, second = Meeting(begun, followed), Meeting(followed, ended)
+
+    def follow():
+        assert begun.wait(60)
+        SuquanRegressor("fixed", loss=second).fit(A, y)
+
     with threadpool_limits(2):
         before = blas_threads()
-        first, second = (
-            threading.Thread(target=SuquanRegressor("fixed", loss=loss).fit, args=(A, y))
-            for loss in losses
-        )
-        first.start()
-        assert begun.wait(60)
-        second.start()
-        first.join()
+        thread = threading.Thread(target=follow)
+        thread.start()
+        SuquanRegressor("fixed", loss=first).fit(A, y)
         ended.set()
-        second.join()
-        assert losses[0].seen == {1}
+        thread.join()
+        assert first.seen == {1}
         assert blas_threads() == before
