@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from suquan import SuquanRegressor
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
-from suquan.objective import W_TOL
+from suquan.model.problem import W_TOL
 from suquan.solvers.elastic_net import ElasticNetDesign
 from suquan.solvers.ridge import RidgeDesign
 from suquan.solvers.target import solve_target
