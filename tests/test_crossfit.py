@@ -1,6 +1,5 @@
 """Cross-fitting: the fold models are those of separate fits, and folds that cannot be had learn nothing."""
 
-import re
 import warnings
 
 import numpy as np
@@ -72,7 +71,7 @@ def total_loss(kind, y, u):
 @pytest.mark.filterwarnings("ignore:the best target at these penalties is zero")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "seeds", [range(8), pytest.param(range(8, 43), marks=pytest.mark.slow)], ids=["few", "many"]
+    "seeds", [range(4), pytest.param(range(4, 43), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_fold_models_are_those_of_separate_fits(kind, seeds):
     """The out-of-fold loss at the start, on small problems with more samples than features."""
@@ -100,35 +99,24 @@ def keeps_its_start(model, X, y, groups=None):
     return str(caught[0].message)
 
 
-def test_folds_that_train_without_a_class_learn_nothing():
-    rng = np.random.default_rng(0)
-    X, y, groups = rng.standard_normal((40, 6)), np.repeat([0, 1], 20), np.repeat(np.arange(8), 5)
-    own = np.where(y == 1, 9, groups)  # one group has all of a class
-    of_fold = r"a fold leaves no training sample of some class"
-    assert re.search(of_fold, keeps_its_start(SuquanClassifier(random_state=0), X, y, own))
-    rows = np.arange(40)
+def test_folds_without_a_class_or_an_event_or_too_few_members_learn_nothing():
+    X, y = np.random.default_rng(0).standard_normal((40, 6)), np.repeat([0, 1], 20)
+    groups, rows = np.repeat(np.arange(8), 5), np.arange(40)
+    of_fold = "a fold leaves no training sample of some class"
+    one_group_has_a_class = np.where(y == 1, 9, groups)
+    random = SuquanClassifier(random_state=0)
+    assert of_fold in keeps_its_start(random, X, y, one_group_has_a_class)
     given = [(rows[k:], rows[:k]) for k in (10, 20)]
-    assert re.search(of_fold, keeps_its_start(SuquanClassifier(cv=given), X, y))
+    assert of_fold in keeps_its_start(SuquanClassifier(cv=given), X, y)
     classes = np.repeat([0, 1, 2, 2], 10)
-    own = np.where(classes == 1, 9, groups)
-    assert re.search(of_fold, keeps_its_start(SuquanClassifier(random_state=0), X, classes, own))
+    assert of_fold in keeps_its_start(random, X, classes, np.where(classes == 1, 9, groups))
+    event = rows % 4 == 0
+    outcome, own = np.column_stack([1.0 + rows, event]), np.where(event, 99, rows // 4)
+    assert "with an event" in keeps_its_start(SuquanCox(random_state=0), X, outcome, own)
+    assert "too few members" in keeps_its_start(random, X, rows < 1)
+    assert "too few members" in keeps_its_start(SuquanRegressor(), X, X[:, 0], np.zeros(40))
     learned = SuquanClassifier(random_state=0, alpha=1e-3).fit(X, y, groups=groups)
     assert learned.n_rounds_ == 1
-
-
-def test_folds_that_train_without_an_event_learn_nothing():
-    rng = np.random.default_rng(0)
-    X, event = rng.standard_normal((40, 6)), np.arange(40) % 4 == 0
-    y, groups = np.column_stack([1.0 + rng.permutation(40), event]), np.arange(40) // 4
-    message = keeps_its_start(SuquanCox(random_state=0), X, y, np.where(event, 99, groups))
-    assert "with an event" in message
-
-
-def test_too_few_members_learn_nothing():
-    X, y = np.random.default_rng(0).standard_normal((20, 6)), np.arange(20) < 1
-    assert "too few members" in keeps_its_start(SuquanClassifier(random_state=0), X, y)
-    everyone = np.zeros(20)
-    assert "too few members" in keeps_its_start(SuquanRegressor(), X, X[:, 0], everyone)
 
 
 @pytest.mark.filterwarnings("ignore:cannot cross-fit", "ignore:the calibrated probability never")
