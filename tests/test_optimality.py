@@ -354,20 +354,12 @@ def test_several_targets_reach_the_minimum_of_the_convex_problem(seed, name, kin
 
 
 @pytest.mark.filterwarnings("ignore:no convergence")
-@pytest.mark.parametrize(
-    ("name", "alpha"),
-    [
-        pytest.param(name, alpha, marks=[pytest.mark.slow] * ((name, alpha) == ("softmax", 1e-8)))
-        for name in NAMES
-        for alpha in (1e-8, 1e-3)
-    ],
-)
-def test_no_half_step_of_several_targets_raises_the_objective(name, alpha):
+@pytest.mark.parametrize("name", ["logistic", "squared", "huber"])
+def test_no_half_step_of_several_targets_raises_the_objective(name):
     X, y = make_samples(name, (25, 8))
-    for n_targets in (1, 2):
+    for alpha, n_targets in ((1e-8, 1), (1e-8, 2), (1e-3, 2)):
         settings = {"alpha": alpha, "n_targets": n_targets, "n_knots": 6, "max_rounds": 6}
         model = fit_model(name, "multi", X, y, tol=1e-8, **settings)
         history = model.objective_history_
         assert np.all(np.diff(history) <= 2e-10 * history[:-1])
-        assert np.all(np.isfinite(model.coef_))
         assert model.duality_gap_ >= -1e-12 * history[0]

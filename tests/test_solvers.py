@@ -12,7 +12,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from suquan import SuquanRegressor
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared
-from suquan.model.problem import W_TOL
 from suquan.solvers.elastic_net import ElasticNetDesign
 from suquan.solvers.ridge import RidgeDesign
 from suquan.solvers.target import solve_target
@@ -202,13 +201,13 @@ def test_a_design_of_zeros_leaves_the_intercept(name, shape, l1_ratio):
 
 
 @ridge_and_l1
-@both_sides
 @pytest.mark.parametrize("name", ["logistic", "softmax"])
-def test_a_single_class_gets_a_sure_intercept(name, shape, l1_ratio):
-    A, y = make_data(name, SHAPES[shape])
-    fit = solve_w(A, LOSSES[name], y, 1.0, l1_ratio, s=(y == 1).astype(float))
-    assert np.all(np.isfinite(fit.u))
-    assert fit.objective < 1e-8
+def test_a_single_class_gets_a_sure_intercept(name, l1_ratio):
+    for shape in SHAPES.values():
+        A, y = make_data(name, shape)
+        fit = solve_w(A, LOSSES[name], y, 1.0, l1_ratio, s=(y == 1).astype(float))
+        assert np.all(np.isfinite(fit.u))
+        assert fit.objective < 1e-8
 
 
 def test_a_float32_design_loses_nothing_of_nearly_equal_rows():
@@ -250,42 +249,28 @@ def test_poisson_steps_that_overflow_are_not_taken(shape, l1_ratio):
 # -- coefficients: weights, batches, paths, starts ------------------------------------------------------
 
 
-@ridge_and_l1
+@pytest.mark.parametrize(("l1_ratio", "relative_alpha"), [(0.0, 1e-6), (0.0, 1e-3), (0.5, 1e-3)])
 @every_loss
 @pytest.mark.parametrize(("shape", "dtype"), [("wide", np.float32), ("tall", np.float64)])
-def test_a_batch_equals_fits_to_repeated_and_removed_rows(name, shape, dtype, l1_ratio):
-    loss, alpha = LOSSES[name], 1e-3 * SHAPES[shape][1]
-    A, y = make_data(name, SHAPES[shape], dtype)
-    rng = np.random.default_rng(1)
-    folds = rng.permutation(len(y)) % 5
-    S = np.array([*(folds != k for k in range(3)), rng.integers(0, 3, len(y))], dtype=float)
+def test_a_batch_equals_fits_to_rows_removed_and_repeated(
+    name, shape, dtype, l1_ratio, relative_alpha
+):
+    loss, alpha = LOSSES[name], relative_alpha * SHAPES[shape][1]
+    A, y = make_data(name, SHAPES[shape], dtype, noise=2.0)
+    n, rng = len(y), np.random.default_rng(1)
+    left_out = rng.permutation(n)[:10, None] != np.arange(n)
+    folds = rng.permutation(n) % 3 != np.arange(3)[:, None]
+    S = np.vstack([left_out, folds, rng.integers(0, 3, (1, n))]).astype(float)
+    S = S[10:] if l1_ratio else S
     fits = make_design(A, l1_ratio).solve_many(loss, y, S, alpha, tol=1e-13)
     for s, fit in zip(S, fits, strict=True):
-        rows = np.repeat(np.arange(len(y)), s.astype(int))
+        rows = np.repeat(np.arange(n), s.astype(int))
         alone = solve_w(A[rows], loss, y[rows], alpha, l1_ratio, tol=1e-13)
-        assert fit.objective == pytest.approx(
-            alone.objective, rel=1e-8 if dtype == np.float32 else 1e-10
-        )
-        np.testing.assert_allclose(fit.w, alone.w, atol=1e-5 * np.abs(alone.w).max())
-        check_scores(A, fit)
-
-
-@pytest.mark.parametrize("name", ["logistic", "squared", "huber", "poisson"])
-@pytest.mark.parametrize(
-    ("fit_intercept", "relative_alpha", "n_folds"), [(True, 1e-6, 3), (False, 1e-1, 40)]
-)
-def test_folds_of_a_wide_design_equal_single_fits(name, fit_intercept, relative_alpha, n_folds):
-    loss, alpha = LOSSES[name], relative_alpha * 150
-    A, y = make_data(name, (40, 150), noise=2.0)
-    rng = np.random.default_rng(0)
-    S = rng.permutation(40) % n_folds != np.arange(n_folds)[:, None]
-    S = S * rng.uniform(0.5, 2.0, 40)
-    design = RidgeDesign(A, fit_intercept=fit_intercept)
-    for s, fit in zip(S, design.solve_many(loss, y, S, alpha, tol=1e-11), strict=True):
-        alone = design.solve(loss, y, s, alpha, tol=1e-13)
         assert fit.converged
-        assert fit.objective == pytest.approx(alone.objective, rel=1e-9, abs=1e-15)
-        np.testing.assert_allclose(fit.u, alone.u, rtol=1e-3, atol=1e-5 * np.abs(alone.u).max())
+        rel = 1e-8 if dtype == np.float32 else 1e-10
+        assert fit.objective == pytest.approx(alone.objective, rel=rel, abs=1e-15)
+        if relative_alpha > 1e-6:
+            np.testing.assert_allclose(fit.w, alone.w, atol=1e-5 * np.abs(alone.w).max())
         check_scores(A, fit)
 
 
@@ -323,22 +308,6 @@ def test_a_warm_start_reaches_the_same_fit_sooner(name, shape, l1_ratio):
     assert warm.objective == pytest.approx(cold.objective, rel=1e-8)
     assert warm.n_iter <= max(1, cold.n_iter)
     assert solve_w(A + 0.01, loss, y, 2 * alpha, l1_ratio, start=cold).converged
-
-
-@every_shape
-@classic
-@pytest.mark.parametrize("alpha", [1e-4, 1.0])
-def test_scores_are_accurate_at_the_tolerance_of_the_rounds(name, shape, alpha):
-    loss = LOSSES[name]
-    A, y = make_data(name, SHAPES[shape], noise=2.0)
-    exact = solve_w(A, loss, y, alpha, tol=1e-15)
-    start = solve_w(A, loss, y, 3.0 * alpha, tol=W_TOL)
-    for fit in (
-        solve_w(A, loss, y, alpha, tol=W_TOL),
-        solve_w(A, loss, y, alpha, tol=W_TOL, start=start),
-        RidgeDesign(A).solve_many(loss, y, np.ones((3, len(A))), alpha, tol=W_TOL)[0],
-    ):
-        np.testing.assert_allclose(fit.u, exact.u, rtol=1e-7, atol=1e-6)
 
 
 # -- targets for given coefficients ---------------------------------------------------------------------
@@ -415,20 +384,6 @@ def test_never_ends_above_the_start(target_set, smoothness, name):
     for max_iter in (1, 2, 5):
         fit = solve_target(D, LOSSES[name], y, s, f_start, max_iter=max_iter, **options)
         assert fit.objective <= start.objective
-
-
-@every_loss
-def test_weights_act_like_repeated_rows_and_zero_weight_like_absence(name):
-    loss = LOSSES[name]
-    D, y, _, f_start = make_rows(name, 20, 30)
-    counts = np.arange(20) % 3
-    rows = np.repeat(np.arange(20), counts)
-    blocks = D.reshape(20, loss.n_outputs, 30)[rows].reshape(-1, 30)
-    options = {"target_set": "bnd", **EXACT, "tol": 1e-10}
-    weighted = solve_target(D, loss, y, counts / counts.sum(), f_start, **options)
-    equal = np.full(len(rows), 1.0 / len(rows))
-    repeated = solve_target(blocks, loss, y[rows], equal, f_start, **options)
-    assert weighted.objective == pytest.approx(repeated.objective, rel=1e-8)
 
 
 @pytest.mark.parametrize("shape", [(30, 80), (80, 30)], ids=str)
