@@ -9,7 +9,6 @@ from sklearn.linear_model import PoissonRegressor
 
 from suquan.cox_loss import Cox
 from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared, make_loss
-from suquan.solvers.elastic_net import ElasticNetDesign
 from suquan.survival import as_outcome
 
 STEP = 1e-5
@@ -190,17 +189,3 @@ def test_folds_get_their_share_of_the_events_of_large_strata():
     classes = loss.fold_classes(codes, 5)
     assert sorted(np.unique(classes, return_counts=True)[1].tolist()) == [8, 9, 11, 12]
     assert len(np.unique(loss.fold_classes(codes[y["event"]], 30))) == 1
-
-
-@pytest.mark.parametrize("ties", TIES)
-def test_elastic_net_of_cox_meets_the_conditions_of_optimality(ties):
-    y, _, s = outcomes(8, 40)
-    loss, codes, _ = Cox(ties).encode(y, s > 0)
-    A = np.random.default_rng(0).standard_normal((40, 60))
-    fit = ElasticNetDesign(A, 0.6, fit_intercept=False).solve(loss, codes, s, 0.05, tol=1e-10)
-    assert fit.converged
-    slopes = loss.gradient(codes, np.ravel(fit.u), s / s.sum()) @ A + 0.04 * fit.w[0]
-    zero = fit.w[0] == 0.0
-    assert 0 < zero.sum() < 60
-    assert np.all(np.abs(slopes[zero]) <= 0.03 + 1e-7)
-    np.testing.assert_allclose(slopes[~zero], -0.03 * np.sign(fit.w[0][~zero]), atol=1e-6)

@@ -168,13 +168,3 @@ def test_comparison(stored):
     result = compare(X, y, methods=methods, **folds, **grid, **PRECISE)
     table = np.vstack([result.summary["mean"], result.summary["std"]])[:, :6]
     assert error(table, stored["comparison table"][:, :6]) <= TOL
-
-
-@pytest.mark.parametrize(("loss", "method"), [("logistic", "crossfit"), ("squared", "joint")])
-def test_dask(stored, loss, method):
-    da = pytest.importorskip("dask.array")
-    X, y, _, scored = make_data(loss, "tall", "counts")
-    blocks = da.from_array(X, chunks=((20, 12, 8), X.shape[1]))
-    model = make_model(loss, method).fit(blocks, y)
-    assert error(model.objective_, stored[f"dask {loss} {method} objective"]) <= TOL
-    assert error(scores(model, scored), stored[f"dask {loss} {method} scores"]) <= TOL
