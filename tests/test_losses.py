@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.linear_model import PoissonRegressor
 
 from suquan.cox_loss import Cox
-from suquan.losses import Huber, Logistic, Poisson, Softmax, Squared, make_loss
+from suquan.losses import Huber, Logistic, Poisson, Softmax, make_loss
 from suquan.survival import as_outcome
 
 STEP = 1e-5
@@ -137,14 +137,6 @@ def test_labels_are_encoded_by_the_loss():
         Logistic().encode(labels, np.ones(4, bool))
     with pytest.raises(ValueError, match="not be negative"):
         Poisson().encode(np.array([1.0, -1.0]), np.ones(2, bool))
-
-
-def test_unknown_losses_are_refused_by_name():
-    with pytest.raises(ValueError, match="'hinge'; choose one of 'auto', 'logistic'"):
-        make_loss("hinge")
-    with pytest.raises(TypeError, match="one of class object does not"):
-        make_loss(object())
-    assert make_loss(Squared()) == Squared()
 
 
 # -- times to event -----------------------------------------------------------------------------------

@@ -1,13 +1,9 @@
 """Regression follows the units of y: a fit to a·y + b predicts a·prediction + b, at any scale."""
 
-import warnings
-
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
 from suquan import SuquanRegressor, SuquanRegressorCV, compare
-from suquan.losses import Squared
 
 HUGE, TINY = 1e150, 1e-150
 RNG = np.random.default_rng(0)
@@ -117,20 +113,18 @@ def test_comparison_follows_the_units_of_y(kind):
     np.testing.assert_allclose(other["alpha"], one["alpha"] * unit, rtol=1e-5)
 
 
-@pytest.mark.parametrize("n_features", [8, 80])
+@pytest.mark.parametrize("n_features", [4, 80])
 @pytest.mark.parametrize("loss", ["squared", "huber"])
 def test_fits_on_blocks_follow_the_units_of_y(loss, n_features):
     dask = pytest.importorskip("dask.array")
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((40, n_features))
-    y = X[:, 0] - X[:, 1] + 0.5 * rng.standard_normal(40)
-    a, b = 1e3, 1e9
+    samples = np.random.default_rng(0).standard_normal((30, n_features))
     options = {"loss": loss, "random_state": 0, "tol": 1e-6}
-    one = SuquanRegressor(**options).fit(X, y)
-    other = SuquanRegressor(huber_delta=1.35 * a, **options)
-    other.fit(dask.from_array(X, chunks=(15, n_features)), a * y + b)
-    np.testing.assert_allclose((other.predict(X) - b) / a, one.predict(X), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(other.objective_ / a**2, one.objective_, rtol=1e-4)
+    one = SuquanRegressor(**options).fit(samples, Y)
+    other = SuquanRegressor(huber_delta=1350.0, **options)
+    other.fit(dask.from_array(samples, chunks=(12, n_features)), 1e3 * Y + 1e9)
+    predicted = (other.predict(samples) - 1e9) / 1e3
+    np.testing.assert_allclose(predicted, one.predict(samples), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(other.objective_ / 1e6, one.objective_, rtol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -140,25 +134,3 @@ def test_reported_objectives_are_in_the_units_of_y(method, capsys):
     model.fit(X, 1e3 * Y)
     told = capsys.readouterr().out.split(",")[0].split()[-1]
     assert float(told) == pytest.approx(model.objective_history_[-1], rel=1e-5)
-
-
-class CountedSquared(Squared):
-    """A foreign loss, whose labels stay as they are; it counts its gradients."""
-
-    n_calls = 0
-
-    def gradient(self, y, u, s):
-        CountedSquared.n_calls += 1
-        assert CountedSquared.n_calls < 10_000, "an unbounded loop"
-        return super().gradient(y, u, s)
-
-
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value", "ignore:divide by zero")
-def test_an_overflowing_objective_ends_in_bounded_work():
-    CountedSquared.n_calls = 0
-    model = SuquanRegressor("fixed", loss=CountedSquared(), l1_ratio=1.0, max_iter=7)
-    expected = model.fit(X, 1e100 * Y).objective_
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        objective = model.fit(X, 1e154 * Y).objective_
-    assert objective / 1e108 == pytest.approx(expected, rel=1e-3)
