@@ -63,7 +63,7 @@ def assert_same_as_loop(X, y, method, kind="classifier", weights=None, groups=No
         assert score == pytest.approx(expected, abs=1e-6), params
 
 
-@pytest.mark.parametrize("shape", [(60, 12), (36, 50)])
+@pytest.mark.parametrize("shape", [pytest.param((60, 12), marks=pytest.mark.slow), (36, 50)])
 @pytest.mark.parametrize("method", METHODS)
 def test_selection_gives_the_decision_values_of_a_plain_loop(method, shape):
     X, y = make_problem(*shape)
@@ -84,7 +84,8 @@ def test_selection_gives_the_decision_values_of_a_plain_loop(method, shape):
 def test_selection_gives_the_values_of_a_plain_loop_for_every_departure_and_loss(method):
     assert_same_as_loop(*make_problem(36, 50), method, departures=[0.0, 0.3, 1.0])
     # At smoothness 0 many unbounded targets of "spav" fit few samples alike: no single answer there.
-    levels = {"smoothnesses": [0.05, 0.5]}
+    # Rounds of "joint" amplify what steps leave.
+    levels = {"smoothnesses": [0.05, 0.5], "tol": 1e-8 if method == "joint" else 1e-6}
     assert_same_as_loop(*make_problem(task="classes"), method, **levels)
     assert_same_as_loop(*make_problem(36, 50, "regression"), method, "regressor", **levels)
     levels["alphas"] = [0.1, 1.0]

@@ -228,7 +228,7 @@ def test_several_targets_reach_the_minimum_of_the_convex_problem(seed, name, kin
     rng = np.random.default_rng(seed)
     n, p, ties = int(rng.integers(12, 40)), int(rng.integers(4, 12)), ("average", "first")[seed % 2]
     X, y = make_samples(name, (n, p), seed, kind)
-    K, s, smoothness = int(rng.integers(3, p + 1)), rng.random(n) + 0.1, [0.0, 0.1][seed % 2]
+    K, s, smoothness = int(rng.integers(3, p + 1)), rng.random(n) + 0.1, [0.1, 0.0][seed % 2]
     s /= s.sum()
     alpha = 10.0 ** rng.uniform(-2.5, -0.5)
     settings = {"alpha": alpha, "n_knots": K, "smoothness": smoothness, "tol": 1e-8, "ties": ties}

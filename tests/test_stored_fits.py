@@ -18,7 +18,6 @@ from suquan import SuquanClassifier, SuquanRegressor
 STORED = Path(__file__).parent / "data" / "golden" / "fits.npz"
 TOL = 1e-6
 METHODS = ("fixed", "svd", "f0", "bnd", "spav", "joint", "crossfit")
-LOSSES = ("logistic", "softmax", "squared")
 SHAPES = {"wide": (20, 27), "tall": (40, 9)}
 N_NEW = 6  # samples that are scored and not fitted
 PRECISE = {"tol": 1e-13, "max_iter": 20_000}
@@ -111,7 +110,9 @@ def make_cases(loss):
 
 # Last digits are out of reach of a stopping rule, and a spectrum may have a small gap.
 @pytest.mark.filterwarnings("ignore:the two largest singular values", "ignore:no convergence")
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "loss", ["logistic", "squared", pytest.param("softmax", marks=pytest.mark.slow)]
+)
 def test_small_fits_give_the_stored_numbers(loss):
     with np.load(STORED) as file:
         stored = dict(file)
