@@ -114,7 +114,7 @@ class _Default:
         return self, np.asarray(labels, dtype=np.float64), None
 
     def hessian(self, y, u, s):
-        """Differences of gradients; their diagonal too, about that where samples count in each other's terms."""
+        """Differences of gradients, with about their diagonal."""
 
         def gradient(u: Array) -> Array:
             return self.gradient(y, u, s)  # type: ignore[attr-defined]
