@@ -6,7 +6,8 @@ the smallest of the repeated times, their ratio, and J. Samples are simulated; l
 
 ``--auc DATA`` compares instead the areas under the ROC curve of both clones' defaults, chosen on three inner
 folds: seven expression sets (two repeats of three outer folds), three pairs of CIFAR-10 (2,000 images), and
-five draws of the simulator; it writes ``results/engine_auc.csv``. DATA is the folder with the sets.
+three draws of the simulator; it writes ``results/engine_auc.csv``. DATA is the folder with the sets, ``--short`` does
+one repeat, and 500 simulated samples alone.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ PAIRS = ((0, 7), (2, 7), (3, 5))
 SIMULATED = (500, 2000)
 
 
-def splits_of(name, data):
+def splits_of(name, data, n_repeats):
     """Training and test samples of a set: X, y, X, y for each fold."""
     from sklearn.model_selection import RepeatedStratifiedKFold
 
@@ -69,7 +70,7 @@ def splits_of(name, data):
     if kind == "expression":
         with np.load(Path(data) / f"{which}.npz") as file:
             X, y = file["X"][file["y"] >= 0], file["y"][file["y"] >= 0]
-        folds = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+        folds = RepeatedStratifiedKFold(n_splits=3, n_repeats=n_repeats, random_state=0)
         yield from ((X[a], y[a], X[b], y[b]) for a, b in folds.split(X, y))
     elif kind == "cifar":
         pair = [int(c) for c in which.split("-")]
@@ -82,12 +83,12 @@ def splits_of(name, data):
         from suquan.datasets import make_corrupted_classification
 
         n = int(which)
-        for seed in range(5):
+        for seed in range(3):
             X, y = make_corrupted_classification(n + 2000, 1000, random_state=seed)
             yield X[:n], y[:n], X[n:], y[n:]
 
 
-def run_auc(name, data):
+def run_auc(name, data, n_repeats=2):
     """Areas under the ROC curve of the default in all folds of a set."""
     from sklearn.metrics import roc_auc_score
 
@@ -95,19 +96,21 @@ def run_auc(name, data):
 
     warnings.simplefilter("ignore")
     areas = []
-    for X, y, X_test, y_test in splits_of(name, data):
+    for X, y, X_test, y_test in splits_of(name, data, n_repeats):
         model = SuquanClassifierCV(cv=3, random_state=0).fit(X, y)
         areas.append(float(roc_auc_score(y_test, model.decision_function(X_test))))
     return areas
 
 
-def compare_auc(old_folder, here, data):
+def compare_auc(old_folder, here, data, short):
     """Print and store the areas of both clones."""
     names = [f"expression:{name}" for name in EXPRESSION]
-    names += [f"cifar:{a}-{b}" for a, b in PAIRS] + [f"simulated:{n}" for n in SIMULATED]
+    names += [f"cifar:{a}-{b}" for a, b in PAIRS] + [
+        f"simulated:{n}" for n in SIMULATED[: 1 if short else None]
+    ]
     lines = ["set,n_folds,old_auc,new_auc,difference,standard_error"]
     for name in names:
-        case = name, str(Path(data).resolve())
+        case = name, str(Path(data).resolve()), 1 if short else 2
         old, new = (in_clone(folder, case, "run_auc") for folder in (old_folder, here))
         if old is None or new is None:
             raise RuntimeError(f"{name} failed in the {'old' if old is None else 'new'} clone.")
@@ -143,9 +146,10 @@ def main(arguments=None):
     parser.add_argument("--sizes", default=",".join(f"{n}x{p}" for n, p in SIZES))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--auc", type=Path, help="folder with the data: compare areas, not times")
+    parser.add_argument("--short", action="store_true", help="with --auc: fewer folds and draws")
     options = parser.parse_args(arguments)
     if options.auc is not None:
-        return compare_auc(options.old.resolve(), here, options.auc)
+        return compare_auc(options.old.resolve(), here, options.auc, options.short)
     ratios: list[float] = []
     if options.quick:
         options.sizes, options.repeats = "60x200", 1
