@@ -20,7 +20,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from suquan._version import __version__
+from suquan import __version__
 from suquan.files.disk import read_part, replace_file
 from suquan.report import Section, write_page
 

@@ -112,9 +112,11 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("accession", list(WRITERS))
-def test_every_cohort_is_labelled_by_the_papers_rule(accession, tmp_path):
-    WRITERS[accession](tmp_path)
+@pytest.mark.parametrize(
+    ("accession", "options"), [*((name, []) for name in WRITERS), ("GSE2034", ["soft"])]
+)
+def test_every_cohort_is_labelled_by_the_papers_rule(accession, options, tmp_path):
+    WRITERS[accession](tmp_path, *options)
     cohort = load_geo(accession, tmp_path)
     kept = [i for i, (*_, label) in enumerate(PATIENTS) if label is not None]
     assert cohort.target.tolist() == CLASSES
@@ -125,22 +127,6 @@ def test_every_cohort_is_labelled_by_the_papers_rule(accession, tmp_path):
         f"{accession}: 6 labelled, 3 of them relapsed (paper: {n}, {n_relapsed}); left out: 2 censored "
         "before 6 years, 1 without time or event"
     )
-
-
-def test_the_clinical_table_may_come_from_the_soft_file(tmp_path):
-    write_2034(tmp_path, "soft")
-    assert load_geo("GSE2034", tmp_path).target.tolist() == CLASSES
-
-
-def test_patients_on_tamoxifen_are_left_out_of_gse2990(tmp_path):
-    write_2990(tmp_path)
-    path = tmp_path / "GSE2990_suppl_info.txt"
-    lines = path.read_text().splitlines()
-    lines[1] = lines[1].replace("none", "tamoxifen")
-    path.write_text("\n".join(lines))
-    cohort = load_geo("GSE2990", tmp_path)
-    assert cohort.target.tolist() == CLASSES[1:]
-    assert "1 without time or event, 1 with treatment tamoxifen" in cohort.report
 
 
 def test_rows_that_are_there_twice_count_once(tmp_path):
@@ -168,39 +154,48 @@ def test_files_that_are_missing_or_too_many_are_named(tmp_path):
         load_geo("GSE2034", tmp_path)
 
 
-def test_a_missing_column_is_named_with_those_there_are(tmp_path):
-    (tmp_path / "GSE1456-GPL96_series_matrix.txt").write_text(
-        series_matrix("GSE1456", [("RELAPSE", ["1"] * len(PATIENTS))])
-    )
-    with pytest.raises(TableError, match=r"matches 'surv_relapse'; there is none.*RELAPSE"):
-        load_geo("GSE1456", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("\t24\t1\t", "\tsoon\t1\t", "'soon' is not a number"),
-        ("\t24\t1\t", "\t24\t", "has 6 cells, the header has 7"),
-        ("relapse (1=True)", "relapse", "matches"),
-    ],
-)
-def test_a_damaged_clinical_table_is_refused(old, new, message, tmp_path):
-    write_2034(tmp_path)
-    path = tmp_path / "GSE2034_clinical.txt"
+def change(path, old, new):
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
+
+
+def test_patients_on_tamoxifen_are_left_out_of_gse2990(tmp_path):
+    write_2990(tmp_path)
+    change(tmp_path / "GSE2990_suppl_info.txt", "\t3\tnone\t2\t", "\t3\ttamoxifen\t2\t")
+    cohort = load_geo("GSE2990", tmp_path)
+    assert cohort.target.tolist() == CLASSES[1:]
+    assert "1 without time or event, 1 with treatment tamoxifen" in cohort.report
+
+
+@pytest.mark.parametrize(
+    ("accession", "name", "old", "new", "message"),
+    [
+        ("GSE1456", "GSE1456-GPL96_series_matrix.txt", "SURV_RELAPSE", "SURVIVAL",
+         "matches 'surv_relapse'; there is none.*RELAPSE"),
+        ("GSE2034", "GSE2034_clinical.txt", "\t24\t1\t", "\tsoon\t1\t", "'soon' is not a number"),
+        ("GSE2034", "GSE2034_clinical.txt", "\t24\t1\t", "\t24\t", "has 6 cells, the header has 7"),
+        ("GSE2034", "GSE2034_clinical.txt", "\trelapse (1=True)", "\trelapse", "matches"),
+    ],
+)  # fmt: skip
+def test_columns_that_are_missing_or_damaged_are_named(
+    accession, name, old, new, message, tmp_path
+):
+    WRITERS[accession](tmp_path)
+    for path in tmp_path.glob("*.gz"):
+        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
+    change(tmp_path / name, old, new)
+    with pytest.raises(TableError, match=message):
+        load_geo(accession, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(gzip.compress(b"^SERIES = GSE2034\n"), "no table"), (b"not gzip", "cannot be read")],
+)
+def test_an_empty_or_damaged_clinical_file_is_refused(data, message, tmp_path):
+    write_2034(tmp_path, "soft")
+    (tmp_path / "GSE2034_family.soft.gz").write_bytes(data)
     with pytest.raises(TableError, match=message):
         load_geo("GSE2034", tmp_path)
-
-
-def test_an_empty_or_damaged_clinical_file_is_refused(tmp_path):
-    write_2034(tmp_path, "soft")
-    path = tmp_path / "GSE2034_family.soft.gz"
-    for data, message in (
-        (gzip.compress(b"^SERIES = GSE2034\n"), "no table"),
-        (b"not gzip", "cannot be read"),
-    ):
-        path.write_bytes(data)
-        with pytest.raises(TableError, match=message):
-            load_geo("GSE2034", tmp_path)

@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_limits
 
-from suquan import QuantileNormalizer, compare
+from suquan import QuantileNormalizer, compare, make_target_quantiles
 from suquan.calibration import MEASURES
-from suquan.model.prepare import standardize_start
-from suquan.selection.grids import alpha_grid
+from suquan.model_selection import alpha_grid
 
 from ..expression.data import load_dataset
 from ..stages import Task
@@ -105,7 +105,7 @@ def run(
 
 def _logistic(n_features: int, n_samples: int, settings: Settings, inner: Any) -> Any:
     """Ridge logistic regression on the same normalised samples, its strength chosen by the log loss."""
-    target = standardize_start(np.linspace(-1.0, 1.0, n_features), n_features)
+    target = scale(make_target_quantiles("uniform", n_features))
     n_inner = n_samples * 4 / 9  # of two thirds of two thirds
     strengths = 1.0 / (2.0 * n_inner * alpha_grid(settings.n_alphas, n_features))
     return make_pipeline(QuantileNormalizer(target), logistic_cv(strengths, inner))

@@ -11,30 +11,28 @@ from typing import Any
 import numpy as np
 
 from ..expression.data import data_folder
-from .plain_pickle import load_plain_pickle
 
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
 NPZ = "cifar10_gray.npz"
-BATCHES = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
-_SUBFOLDERS = ("", "cifar-10-batches-py", "cifar-10-batches-bin")
+BATCHES = (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin")
+_SUBFOLDERS = ("", "cifar-10-batches-bin")
 _N_PIXELS = 32 * 32
 
 
 def load_cifar10(path: Any = None, *, subset: str = "all") -> tuple[np.ndarray, np.ndarray]:
     """Read CIFAR-10 in grey: 32 × 32 pixels of 60,000 images in ten classes.
 
-    Colours become grey as in PIL's ``convert("L")``: (19595 R + 38470 G + 7471 B + 32768) >> 16. Nothing in the
-    python batches, which are pickles, is executed.
+    Colours become grey as in PIL's ``convert("L")``: (19595 R + 38470 G + 7471 B + 32768) >> 16. The
+    original's python version is not read: its batches are pickles, which may run anything.
 
     Parameters
     ----------
     path : str or path-like, default=None
         ``cifar10_gray.npz`` with `X_train`, `y_train`, `X_test` and `y_test`; or a folder with that file, or
-        with the original batches, python or binary version, in it or in its subfolder
-        ``cifar-10-batches-py`` or ``cifar-10-batches-bin``. None: the folder
-        that the environment variable SUQUAN_DATA names.
+        with the original batches, binary version, in it or in its subfolder ``cifar-10-batches-bin``. None: the
+        folder that the environment variable SUQUAN_DATA names.
     subset : {"train", "all"}, default="all"
         The 50,000 training images, or these followed by the 10,000 test images.
 
@@ -48,7 +46,7 @@ def load_cifar10(path: Any = None, *, subset: str = "all") -> tuple[np.ndarray, 
     if parts is None:
         raise FileNotFoundError(
             f"there is no CIFAR-10 in {place}: wanted {NPZ}, or the unpacked batches "
-            f"({BATCHES[0]} … {BATCHES[-1]}, python or binary version) of "
+            f"({BATCHES[0]} … {BATCHES[-1]}, the binary version) of "
             "https://www.cs.toronto.edu/~kriz/cifar.html."
         )
     parts = parts[:1] if subset == "train" else parts
@@ -62,9 +60,8 @@ def _read(place: Path) -> list | None:
         if file.is_file():
             return _read_npz(file)
     for name in _SUBFOLDERS:
-        for ending, read in (("", _read_python_batch), (".bin", _read_binary_batch)):
-            if (place / name / (BATCHES[-1] + ending)).is_file():
-                return _read_batches(place / name, ending, read)
+        if (place / name / BATCHES[-1]).is_file():
+            return _read_batches(place / name)
     return None
 
 
@@ -77,9 +74,9 @@ def _read_npz(path: Path) -> list:
     return [(X, _check(X, y, _N_PIXELS, path)) for X, y in parts]
 
 
-def _read_batches(folder: Path, ending: str, read: Any) -> list:
+def _read_batches(folder: Path) -> list:
     """Read the batches of the original data set; all six must be there."""
-    paths = [folder / (name + ending) for name in BATCHES]
+    paths = [folder / name for name in BATCHES]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
         raise FileNotFoundError(
@@ -87,27 +84,14 @@ def _read_batches(folder: Path, ending: str, read: Any) -> list:
         )
     batches = []
     for path in paths:
-        colours, y = read(path)
+        colours, y = _read_batch(path)
         y = _check(colours, y, 3 * _N_PIXELS, path)
         batches.append((to_grey(colours), y))
     training = (np.concatenate(arrays) for arrays in zip(*batches[:-1], strict=True))
     return [tuple(training), batches[-1]]
 
 
-def _read_python_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    batch = load_plain_pickle(path)
-    if not isinstance(batch, dict) or not {b"data", b"labels"} <= batch.keys():
-        raise ValueError(f"{path} is not a batch of CIFAR-10: it has no 'data' and 'labels'.")
-    X, labels = batch[b"data"], batch[b"labels"]
-    is_flat = isinstance(labels, list) and all(type(label) is int for label in labels)
-    if not isinstance(X, np.ndarray) or not is_flat or any(abs(y) >> 62 for y in labels):
-        raise ValueError(
-            f"{path} is damaged: wanted an array 'data' and a list of integers 'labels'."
-        )
-    return X, np.array(labels, dtype=np.int64)
-
-
-def _read_binary_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def _read_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
     data, width = np.fromfile(path, np.uint8), 1 + 3 * _N_PIXELS
     if data.size == 0 or data.size % width:
         raise ValueError(

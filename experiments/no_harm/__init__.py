@@ -1,1 +1,1 @@
-"""Start, half-way mixture and learned target on the same inner folds: which rule never loses to the start."""
+"""The default against its own start, which learns nothing: does learning lose where it does not pay?"""

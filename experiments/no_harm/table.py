@@ -1,34 +1,22 @@
-"""All rules of choice, applied to what was kept: ``python -m experiments.no_harm.table --parts DIR --out DIR``.
+"""Every rule against the start: ``python -m experiments.no_harm.table --out DIR``.
 
-Comes in: the parts of ``run``; with ``--add``, also what is in the folder of results already, for draws that
-are not among the parts. Goes out: ``scores.csv`` (one row per problem, one column per rule), ``no_harm.csv``
-(every rule against the start), ``verdict.csv`` (what the verdict of ``compare`` would say), and on the
-terminal the tables of docs/design/no_harm.md.
+``DIR/scores.csv`` comes in, one row per problem and one column per rule, as ``run`` wrote it or as it is
+stored; ``DIR/no_harm.csv`` goes out, mean differences to the start, and on the terminal the table of those
+rules that docs/design/no_harm.md shows. The stored ``verdict.csv`` is of a study that is finished.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from suquan.methods import METHODS
-from suquan.model.rounds import Candidate
-from suquan.selection.grids import choose
-from suquan.statistics import corrected_difference
-
 from ..tables import Row, column, distinct, read_rows, where, write_rows
-from .families import WEIGHTS
-from .run import label
+from .run import KINDS, LEARNED, START
 
 ABOUT = ("kind", "problem", "n", "draw")  # which problem a row is about
-# Parts of a standard error by which a target must beat the start.
-PRICES = (0.0, 0.5, 1.0)
 # Columns of the tables on the page, by their rules.
 SHOWN = {
     "learned": "learned (as before)",
@@ -58,113 +46,8 @@ SHOWN_VARIANTS = {
 }  # fmt: skip
 
 
-def rules(part: dict[str, Any], n_folds: int | None = None) -> dict[str, float]:
-    """Test score of every rule, from the scores inside the training samples alone.
-
-    `learned c`: the learned target where it beats the start by c standard errors inside, else the start.
-    `half c`: the mixture likewise. `better c`: the better of the two inside. `ladder c`: the learned target
-    where it passes, else the mixture where that passes, else the start. `stairs c`: from the start to the
-    mixture to the learned target, each only where it beats the one kept so far by c standard errors.
-    """
-    inner = {name: np.array(scores)[:, :n_folds] for name, scores in part["inner"].items()}
-    best = {name: _best(part, name, scores) for name, scores in inner.items()}
-    test = {name: part["test"][name][k] for name, k in best.items()}
-    found = {"start": test["start"], "learned": test["learned"], "half": test["half"]}
-
-    def beats(name: str, other: str, c: float) -> bool:
-        differences = inner[name][best[name]] - inner[other][best[other]]
-        spread = np.sqrt(1.0 / len(differences) + part["share"])
-        return bool(differences.mean() > c * differences.std(ddof=1) * spread)
-
-    better = max(("half", "learned"), key=lambda name: inner[name][best[name]].mean())
-    for c in PRICES:
-        passes = {name: beats(name, "start", c) for name in ("half", "learned")}
-        stairs = "start"
-        for name in ("half", "learned"):
-            stairs = name if beats(name, stairs, c) else stairs
-        ladder = next((name for name in ("learned", "half") if passes[name]), "start")
-        for rule, chosen in (
-            ("learned", "learned" if passes["learned"] else "start"),
-            ("half", "half" if passes["half"] else "start"),
-            ("better", better if passes[better] else "start"),
-            ("ladder", ladder),
-            ("stairs", stairs),
-        ):
-            found[f"{rule} {c:g}"] = test[chosen]
-    return found
-
-
-def _best(part: dict[str, Any], name: str, scores: np.ndarray) -> int:
-    """Best setting of a family, by the library's selection."""
-    if name == "start":
-        candidates = [
-            Candidate(METHODS["fixed"], alpha, 0.0, 0) for alpha in part["alphas"][: len(scores)]
-        ]
-    else:
-        strengths = zip(part["alphas"], part["smoothnesses"], strict=True)
-        candidates = [Candidate(METHODS["crossfit"], a, s, 1) for a, s in strengths]
-    return choose(candidates, scores, "smoothed", part["share"])
-
-
-def one_fit(found: dict[str, Any]) -> dict[str, float]:
-    """Test score of every rule that a plain fit could follow, at the default strengths."""
-    test, last = found["test"], len(WEIGHTS) - 1
-    chosen = {"start": 0, "learned": last, "half": WEIGHTS.index(0.5)}
-    for name in ("own", "second", "honest"):
-        losses = np.array(found[name])
-        chosen[f"{name}: start or learned"] = last * int(losses[last] < losses[0])
-        chosen[f"{name}: best mixture"] = int(np.argmin(losses))
-    gains = found["honest"][0] - np.array(found["honest"])
-    for c in (1, 2, 3):
-        passes = gains[last] > c * found["honest_error"][last]
-        chosen[f"honest: learned by {c} errors"] = last * int(passes)
-    return {f"one fit, {name}": test[k] for name, k in chosen.items()}
-
-
-def scores(parts: list[dict[str, Any]]) -> list[Row]:
-    """One row per problem and rule."""
-    return [row for part in parts for row in _rows(part)]
-
-
-def _rows(part: dict[str, Any]) -> Iterator[Row]:
-    kind = part["kind"]
-    if kind == "verdict":
-        return
-    if kind == "variants":
-        found = {
-            f"{variant}, {rule}": score
-            for variant in ("knots_10", "knots_5", "departure")
-            for rule, score in rules(part[variant]).items()
-        }
-        # The start does not depend on the variant; that of the most knots stands for all.
-        found["start"] = found.pop("departure, start")
-    elif kind == "expression":
-        folds = [rules(fold) for fold in part["folds"]]
-        found = {rule: float(np.mean([fold[rule] for fold in folds])) for rule in folds[0]}
-    else:
-        found = rules(part)
-        if "default" in part:
-            found |= one_fit(part["default"])
-    for rule, score in found.items():
-        yield dict(zip(("problem", "n", "draw"), label(part), strict=True)) | {
-            "kind": kind, "rule": rule, "auc": score,
-        }  # fmt: skip
-
-
-def wide(rows: list[Row]) -> list[Row]:
-    """One row per problem, one column per rule; empty where a rule was not tried."""
-    rules = distinct(rows, "rule")
-    made: dict[tuple, Row] = {}
-    for row in rows:
-        about = {key: row[key] for key in ABOUT}
-        made.setdefault(tuple(about.values()), about | dict.fromkeys(rules, ""))[row["rule"]] = row[
-            "auc"
-        ]
-    return list(made.values())
-
-
 def read_scores(folder: Path) -> list[Row]:
-    """One row per problem and rule, from the file that :func:`wide` made."""
+    """One row per problem and rule."""
     return [
         {key: row[key] for key in ABOUT} | {"rule": rule, "auc": auc}
         for row in read_rows(folder / "scores.csv")
@@ -173,16 +56,10 @@ def read_scores(folder: Path) -> list[Row]:
     ]
 
 
-def added(kept: list[Row], new: list[Row], keys: tuple[str, ...]) -> list[Row]:
-    """The kept rows that are not there anew, and the new ones."""
-    there = {tuple(row[key] for key in keys) for row in new}
-    return [row for row in kept if tuple(row[key] for key in keys) not in there] + new
-
-
 def no_harm(rows: list[Row]) -> list[Row]:
     """Every rule against the start of the same kind: mean difference over the draws, with a t interval."""
     table = []
-    kinds = ("simulated", "expression", "cifar10", "variants")
+    kinds = (*KINDS, "variants")
     groups = {(kinds.index(r["kind"]), r["problem"], r["n"]) for r in rows}
     for place, problem, n in sorted(groups):
         kind = kinds[place]
@@ -208,30 +85,6 @@ def no_harm(rows: list[Row]) -> list[Row]:
                 }
             )
     return table
-
-
-def verdicts(parts: list[dict[str, Any]]) -> list[Row]:
-    """What the verdict would say under every rule, by true target."""
-    told: dict[tuple[str, str], list[Any]] = {}
-    for part in parts:
-        if part["kind"] != "verdict":
-            continue
-        folds = [rules(fold) for fold in part["folds"]]
-        for rule in folds[0]:
-            change = np.array([fold[rule] for fold in folds]) - np.array(part["best_fixed"])
-            contrast = corrected_difference(change, part["share"])
-            told.setdefault((part["target"], rule), []).append(contrast)
-    return [
-        {
-            "target": target,
-            "rule": rule,
-            "comparisons": len(found),
-            "helps": sum(one.low > 0 for one in found),
-            "hurts": sum(one.high < 0 for one in found),
-            "difference": float(np.mean([one.mean for one in found])),
-        }
-        for (target, rule), found in told.items()
-    ]
 
 
 def tables(rows: list[Row], told: list[Row]) -> str:
@@ -274,27 +127,17 @@ def _answers(told: list[Row]) -> str:
     return "\n".join(lines) if told else ""
 
 
-def main() -> None:
-    """Read the parts and write the tables."""
+def main(arguments: list[str] | None = None) -> None:
+    """Read the scores and write the differences."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--add", action="store_true", help="to the results that are in --out")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    parts = [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted((options.parts / "parts").glob("*.json"))
-    ]
-    rows, told = scores(parts), verdicts(parts)
-    if options.add:
-        rows = added(read_scores(options.out), rows, ABOUT)
-        told = added(read_rows(options.out / "verdict.csv"), told, ("target", "rule"))
-    write_rows(options.out / "scores.csv", wide(rows))
-    write_rows(options.out / "no_harm.csv", no_harm(rows))
-    write_rows(options.out / "verdict.csv", told)
-    kept = [read_rows(options.out / "no_harm.csv"), read_rows(options.out / "verdict.csv")]
-    print(tables(*kept), end="")
+    folder = parser.parse_args(arguments).out
+    write_rows(folder / "no_harm.csv", no_harm(read_scores(folder)))
+    rows = read_rows(folder / "no_harm.csv")
+    if LEARNED in distinct(rows, "rule"):
+        print(_differences(rows, {LEARNED: LEARNED}, START))
+    else:
+        print(tables(rows, read_rows(folder / "verdict.csv")), end="")
 
 
 if __name__ == "__main__":

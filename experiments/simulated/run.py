@@ -13,9 +13,6 @@ from threadpoolctl import threadpool_limits
 
 from suquan import SuquanClassifier, SuquanClassifierCV, make_target_quantiles
 from suquan.datasets import make_corrupted_classification
-from suquan.methods import resolve_method
-from suquan.model.rounds import Candidate
-from suquan.selection.grids import choose
 
 from ..stages import Task
 from ..tables import Row
@@ -72,7 +69,11 @@ def run(
 
 
 def _methods(settings: Settings, arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Parameters of the methods of a part."""
+    """Parameters of the methods of a part.
+
+    spav_small is SPAV with smoothness below the paper's grid too; crossfit_learned is crossfit that may not
+    stay with its start.
+    """
     paper = {"alphas": settings.alphas, "smoothnesses": settings.smoothnesses, "init": "median"}
     wide = {"smoothnesses": settings.small_smoothnesses + settings.smoothnesses}
     ours = {"alphas": settings.n_alphas, "smoothnesses": settings.n_smoothnesses}
@@ -84,22 +85,27 @@ def _methods(settings: Settings, arguments: dict[str, Any]) -> dict[str, dict[st
             "uniform": {"method": "fixed", "alphas": settings.n_alphas, "init": "uniform"},
             "joint": {"method": "joint", **ours},
             "crossfit": {"method": "crossfit", **ours},
+            "crossfit_learned": {"method": "crossfit", "departures": [1.0], **ours},
         }
     return {
         "corrupted": {"method": "fixed", "alphas": settings.alphas, "init": "median"},
         "bnd": {"method": "bnd", **paper},
-        "spav": {"method": "spav", **paper, **wide},
+        "spav": {"method": "spav", **paper},
+        "spav_small": {"method": "spav", **paper, **wide},
     }
 
 
-def _select(settings: Settings, n: int, parameters: dict[str, Any]) -> SuquanClassifierCV:
+def _search(
+    settings: Settings, n: int, selection: str, parameters: dict[str, Any]
+) -> SuquanClassifierCV:
+    """Choice of the penalties on n training samples, by one rule."""
     folds = RepeatedStratifiedKFold(
         n_splits=settings.inner_folds, n_repeats=settings.repeats(n), random_state=0
     )
     return SuquanClassifierCV(
         cv=folds,
         scoring="roc_auc",
-        selection="best",
+        selection=selection,
         calibration=None,  # scores alone are asked for
         random_state=0,
         **parameters,
@@ -109,67 +115,24 @@ def _select(settings: Settings, n: int, parameters: dict[str, Any]) -> SuquanCla
 def _fits(settings: Settings, draw: tuple, name: str, parameters: dict[str, Any]) -> list[Row]:
     """Test scores of one method with the settings that each rule chooses from the same inner folds."""
     X, y, X_test, y_test = draw
-    start = time.perf_counter()
-    search = _select(settings, len(X), parameters).fit(X, y)
-    seconds = time.perf_counter() - start
-    fitted: dict[Candidate, SuquanClassifier] = {}
+    is_smooth = parameters["method"] not in ("fixed", "bnd")  # what "smoothed" needs
     rows = []
-    for (method, selection), chosen in _choices(settings, name, search).items():
-        if chosen not in fitted:
-            fitted[chosen] = SuquanClassifier(
-                parameters["method"],
-                alpha=chosen.alpha,
-                smoothness=chosen.smoothness,
-                departure=chosen.departure,
-                random_state=0,
-                **{key: parameters[key] for key in ("init",) if key in parameters},
-            ).fit(X, y)
-        model = fitted[chosen]
+    for selection in ("best", "smoothed") if is_smooth else ("best",):
+        start = time.perf_counter()
+        model = _search(settings, len(X), selection, parameters).fit(X, y)
         rows.append(
             {
-                "method": method,
+                "method": name,
                 "selection": selection,
                 "auc": float(roc_auc_score(y_test, model.decision_function(X_test))),
                 "distance": distance(model.target_quantiles_),
-                "alpha": chosen.alpha,
-                "smoothness": chosen.smoothness,
-                "departure": chosen.departure,
-                "seconds": seconds,
+                "alpha": model.alpha_,
+                "smoothness": model.smoothness_,
+                "departure": model.departure_,
+                "seconds": time.perf_counter() - start,
             }
         )
     return rows
-
-
-def _choices(
-    settings: Settings, name: str, search: SuquanClassifierCV
-) -> dict[tuple[str, str], Candidate]:
-    """Chosen setting by method and rule, from parts of one grid.
-
-    spav_small is SPAV with smoothness below the paper's grid too; crossfit_learned is crossfit that may not
-    stay with its start.
-    """
-    results = search.cv_results_
-    candidates = [
-        Candidate(**values | {"method": resolve_method(values["method"])})
-        for values in results["params"]
-    ]
-    n_splits = sum(key.startswith("split") for key in results)
-    scores = np.column_stack([results[f"split{k}_test_score"] for k in range(n_splits)])
-    grids = {name: candidates}
-    if name == "spav":
-        grids["spav_small"] = candidates
-        grids["spav"] = [c for c in candidates if c.smoothness >= min(settings.smoothnesses)]
-    if name == "crossfit":
-        grids["crossfit_learned"] = [c for c in candidates if c.departure == 1]
-    test_share = 1 / (settings.inner_folds - 1)
-    chosen = {}
-    for method, grid in grids.items():
-        part = scores[[candidates.index(candidate) for candidate in grid]]
-        smooth = len({candidate.smoothness for candidate in grid}) > 1
-        for rule in ("best", "smoothed") if smooth else ("best",):
-            best = choose(grid, part, rule, test_share, search.min_gain)
-            chosen[method, rule] = grid[best]
-    return chosen
 
 
 def distance(f: np.ndarray) -> float:
@@ -190,9 +153,8 @@ def _rounds(settings: Settings, draw: tuple, arguments: dict[str, Any]) -> list[
     ours = {"alphas": settings.n_alphas, "smoothnesses": settings.n_smoothnesses}
     rows = []
     for method, grids in (("bnd", paper), ("spav", paper), ("joint", ours), ("crossfit", ours)):
-        chosen = _select(
-            settings, len(X), {"method": method, "init": "median", "max_rounds": 1, **grids}
-        ).fit(X, y)
+        parameters = {"method": method, "init": "median", "max_rounds": 1, **grids}
+        chosen = _search(settings, len(X), "best", parameters).fit(X, y)
         for rounds in range(1, settings.max_rounds + 1):
             model = SuquanClassifier(
                 method,

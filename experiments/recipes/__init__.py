@@ -1,1 +1,0 @@
-"""Variants of crossfit, chosen on some data sets and confirmed on others."""
