@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 
 from suquan import QuantileNormalizer, compare, make_target_quantiles
 from suquan.calibration import MEASURES
-from suquan.model_selection import alpha_grid
 
 from ..expression.data import load_dataset
 from ..stages import Task
@@ -107,7 +106,7 @@ def _logistic(n_features: int, n_samples: int, settings: Settings, inner: Any) -
     """Ridge logistic regression on the same normalised samples, its strength chosen by the log loss."""
     target = scale(make_target_quantiles("uniform", n_features))
     n_inner = n_samples * 4 / 9  # of two thirds of two thirds
-    strengths = 1.0 / (2.0 * n_inner * alpha_grid(settings.n_alphas, n_features))
+    strengths = 1.0 / (2.0 * n_inner * n_features * np.geomspace(1e-6, 1e-1, settings.n_alphas))
     return make_pipeline(QuantileNormalizer(target), logistic_cv(strengths, inner))
 
 

@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from suquan import SuquanClassifierCV
 from suquan.calibration import MEASURES, measure_probabilities
-from suquan.selection.grids import alpha_grid
 
 from ..calibration.run import logistic_cv
 from ..stages import Task
@@ -139,7 +138,7 @@ def _plain(
     """Logistic regression on z-scores: values as they are, and ways that need several new samples at once."""
     n_train = len(y) * (cv.get_n_splits() // settings.n_repeats - 1)
     n_train /= cv.get_n_splits() // settings.n_repeats
-    strengths = 1.0 / (2.0 * n_train * alpha_grid(settings.n_alphas, X.shape[1]))
+    strengths = 1.0 / (2.0 * n_train * X.shape[1] * np.geomspace(1e-6, 1e-1, settings.n_alphas))
     # A rotation to as many components as there are samples: the same ridge fit, in fewer dimensions.
     model, normal = (
         make_pipeline(StandardScaler(), PCA(), logistic_cv(strengths, cv)).fit(values, y)
