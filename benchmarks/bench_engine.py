@@ -5,9 +5,9 @@ clones (``DIR/.venv/bin/python``), one after the other, on one BLAS thread, and 
 the smallest of the repeated times, their ratio, and J. Samples are simulated; learned targets have 64 knots.
 
 ``--auc DATA`` compares instead the areas under the ROC curve of both clones' defaults, chosen on three inner
-folds: seven expression sets (two repeats of three outer folds), three pairs of CIFAR-10 (2,000 images), and
-three draws of the simulator; it writes ``results/engine_auc.csv``. DATA is the folder with the sets. ``--short``
-does one repeat, and 500 simulated samples alone.
+folds: seven expression sets (two repeats of three outer folds), three pairs of CIFAR-10 (2,000 images), three
+draws of the simulator; it writes ``results/engine_auc.csv``. DATA is the folder with the sets. ``--short`` does
+one repeat, and 500 simulated samples alone.
 """
 
 from __future__ import annotations
