@@ -221,7 +221,7 @@ def permutation_table(means: Sequence[float], observed: np.ndarray | None) -> Ta
 
 
 def reliability_table(probabilities: dict[str, list[np.ndarray]], codes: np.ndarray) -> Table:
-    """Join the bins of each method's probabilities of all outer folds and of what came true."""
+    """Join the bins of each method's probabilities of all outer folds with the observed frequencies."""
     rows = []
     for name, parts in probabilities.items():
         if all(part.size and not np.isnan(part).any() for part in parts):
