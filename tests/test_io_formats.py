@@ -308,10 +308,13 @@ def test_gct_12(tmp_path, name):
 
 def test_of_gct_13_the_values_are_read(tmp_path):
     path = put(tmp_path, GCT_13, "t.gct")
-    table = read_table(path)
+    unread = "its 2 rows about samples and 1 columns about features are not read; take labels from"
+    with pytest.warns(UserWarning, match=rf"t\.gct: .*{unread}"):
+        table = read_table(path)
     assert table.values.tolist() == [[1, 3], [2, 4]]
     assert (table.sample_names.tolist(), table.labels) == (["s1", "s2"], {})
-    blocks = list(iter_row_blocks(path, rows_per_block=1))
+    with pytest.warns(UserWarning, match=unread):
+        blocks = list(iter_row_blocks(path, rows_per_block=1))
     assert [b.values.tolist() for b in blocks] == [[[1, 3]], [[2, 4]]]
 
 
