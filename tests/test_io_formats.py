@@ -1,9 +1,6 @@
 """Every kind of file: what survives a round trip, what the format itself asks for."""
 
-import errno
 import io
-import os
-import stat
 import struct
 import sys
 import tracemalloc
@@ -11,7 +8,6 @@ import zipfile
 from contextlib import nullcontext
 
 import anndata
-import dask.array as da
 import h5py
 import numpy as np
 import pandas as pd
@@ -34,16 +30,13 @@ from io_tables import (
 )
 from numpy.lib import format as npy
 
-from suquan.files.disk import replace_file
 from suquan.io import (
     Table,
     TableError,
     TableWriter,
     iter_row_blocks,
     open_blocks,
-    read_labels,
     read_table,
-    write_blocks,
     write_table,
 )
 
@@ -119,115 +112,6 @@ def test_any_name_and_any_number_survive(tmp_path, suffix, orientation, data):
     path = tmp_path / f"table.{suffix}"
     write_table(table, path)
     assert_same(read_table(path, samples=side(suffix, orientation)), table)
-
-
-# ------------------------------------------------------------------------------------------------- writing
-
-
-def test_names_of_labels_and_features_must_differ_and_the_heading_gives_way(tmp_path):
-    table = Table([[1.0]], ["s"], ["a"], {"a": [1]})
-    for suffix in ("csv", "parquet"):
-        refused("'a' is a label and a feature", write_table, table, tmp_path / f"t.{suffix}")
-    assert not list(tmp_path.iterdir())
-    for orientation in ("rows", "columns"):
-        table = Table([[1.0, 2.0]], ["feature"], ["sample", "b"], {}, orientation)
-        for suffix in ("csv", "parquet"):
-            write_table(table, tmp_path / f"t.{suffix}")
-            assert_same(read_table(tmp_path / f"t.{suffix}", samples=orientation), table)
-
-
-def write_all(path, blocks):
-    with TableWriter(path) as writer:
-        for block in blocks:
-            if isinstance(block, Exception):
-                raise block
-            writer.write(block)
-
-
-@pytest.mark.parametrize("suffix", WRITABLE)
-def test_nothing_is_left_after_an_error(tmp_path, suffix):
-    path = tmp_path / f"t.{suffix}"
-    path.write_text("what was there")
-    block = small_table(labels=False)
-    other = Table([[1.0]], ["s"], ["a"])
-    for blocks, error, said in [
-        ([block, RuntimeError("stop")], RuntimeError, "stop"),
-        ([block, block], TableError, "written before"),
-        ([block, other], TableError, "other features"),
-    ]:
-        refused(said, write_all, path, blocks, error=error)
-    refused("no sample", write_all, path, [])
-    refused("infinite", write_table, Table([[np.inf]], ["s"], ["a"]), path)
-    assert path.read_text() == "what was there"
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-@pytest.mark.parametrize("suffix", WRITABLE)
-def test_a_table_that_is_replaced_keeps_its_mode_and_its_link(tmp_path, suffix):
-    (tmp_path / "far").mkdir()
-    link, file = tmp_path / f"t.{suffix}", tmp_path / "far" / f"real.{suffix}"
-    link.symlink_to(file)
-    write_table(small_table(labels=False), link)  # to a file that is not there yet
-    file.chmod(0o640)
-    write_table(small_table(labels=False), link)
-    assert link.is_symlink()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    assert_same(read_table(file), read_table(link))
-    assert [p.name for p in file.parent.iterdir()] == [file.name]
-    for number in (0.0, 1.0):
-        write_blocks(da.full((4, 2), number, chunks=(2, 2)), tmp_path / "t.zarr")
-        if number == 0.0:
-            (tmp_path / "t.zarr").chmod(0o750)
-    assert stat.S_IMODE((tmp_path / "t.zarr").stat().st_mode) == 0o750
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes of POSIX")
-def test_a_named_pipe_is_neither_read_nor_replaced(tmp_path):
-    for name in ("t.csv", "t.npz", "t.npy", "t.h5ad", "labels.csv"):
-        pipe, said = tmp_path / name, f"{name} is a device or a pipe"
-        os.mkfifo(pipe)
-        for work in (open_blocks if name == "t.npy" else read_table, read_labels):
-            refused(said, work, pipe, error=ValueError)
-        refused(said, replace_file, pipe, lambda file: file.write(b"new"), error=ValueError)
-        assert stat.S_ISFIFO(pipe.stat().st_mode)
-
-
-def test_a_file_is_whole_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    """Else a power failure may leave an empty file; of a full disk the user's name is told."""
-    done, sync, move = [], os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda number: done.append("sync") or sync(number))
-    monkeypatch.setattr(os, "replace", lambda *names: done.append("move") or move(*names))
-    replace_file(tmp_path / "file", lambda file: file.write(b"new"))
-    assert done == ["sync", "move"]
-
-    def fail(file):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    refused(r"No space.*mine\.txt", replace_file, tmp_path / "mine.txt", fail, error=OSError)
-    refused(r"mine\.txt", replace_file, tmp_path / "no" / "mine.txt", fail, error=OSError)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "precious.txt").write_text("mine")
-    new = tmp_path / "results", lambda file: file.write(b"new")
-    refused("results", replace_file, *new, error=OSError)
-    assert (tmp_path / "results" / "precious.txt").read_text() == "mine"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "results"]
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("GSE1_series_matrix.txt.gz", "read, not written"),
-        ("GSE1_series_matrix.gct", "read, not written"),
-        ("t.xls", "known are"),
-        ("none/t.csv", "no folder"),
-    ],
-)
-def test_files_that_cannot_be_written(tmp_path, name, said):
-    refused(said, write_table, small_table(), tmp_path / name)
-    with TableWriter(tmp_path / "GSE1_series_matrix.npz") as writer:
-        writer.write(small_table())
-    refused("complete", writer.write, small_table(), error=ValueError)
 
 
 @pytest.mark.parametrize(

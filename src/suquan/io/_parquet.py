@@ -98,11 +98,15 @@ class ParquetMatrix(Matrix):
             sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
             ends = np.cumsum([0, *sizes])
             groups = np.flatnonzero((ends[:-1] < stop) & (ends[1:] > start)).tolist()
-            table = file.read_row_groups(groups, list(self.numeric), use_threads=False)
-        table = table.slice(start - ends[groups[0]], stop - start)
-        values = np.empty((table.num_rows, len(self.numeric)), self.stored)
-        for j, name in enumerate(self.numeric):
-            values[:, j] = _numbers(table.column(name), name)
+            values = np.empty((stop - start, len(self.numeric)), self.stored)
+            options = {"columns": list(self.numeric), "use_threads": False}
+            at = int(ends[groups[0]]) - start  # of the next batch
+            for batch in file.iter_batches(rows_at_once(self.shape[1]), groups, **options):
+                rows = slice(max(0, -at), max(0, len(values) - at))
+                part = values[max(0, at) : max(0, at + batch.num_rows)]
+                for j, name in enumerate(self.numeric):
+                    part[:, j] = _numbers(batch.column(name)[rows], name)
+                at += batch.num_rows
         return values
 
 

@@ -6,6 +6,7 @@ Every kind is opened as a `Source` by the function of its format; here its block
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -193,17 +194,17 @@ def _tables(path: Path, source: Source) -> Iterator[Table]:
 def _regroup(tables: Iterator[Table], n_rows: int | None) -> Iterator[Table]:
     """Cut blocks anew, with n_rows samples in all but the last."""
     waiting: list[Table] = []
-    count = 0
+    missing = 0  # samples that the next block waits for
     for table in tables:
-        waiting.append(table)
-        count += table.n_samples
         size = n_rows or rows_at_once(table.n_features)
-        if count >= size:
-            joined, end = join_tables(waiting), count - count % size
-            for start in range(0, end, size):
-                yield _contiguous(cut_table(joined, start, start + size))
-            waiting, count = [cut_table(joined, end, count)], count - end
-    if count:
+        ends = [0, *range(missing or size, table.n_samples + 1, size)]
+        for start, end in pairwise(ends):
+            yield _contiguous(join_tables([*waiting, cut_table(table, start, end)]))
+            waiting = []
+        rest = cut_table(table, ends[-1], table.n_samples)
+        waiting += [rest] if rest.n_samples else []
+        missing = size - sum(part.n_samples for part in waiting)
+    if waiting:
         yield _contiguous(join_tables(waiting))
 
 
