@@ -124,7 +124,9 @@ def _label(column: Any) -> np.ndarray:
 
 
 @contextmanager
-def anndata_writer(path: Path, first: Table, kind: str) -> Iterator[Callable[[Table], None]]:
+def anndata_writer(
+    path: Path, first: Table, kind: str, *_: Any
+) -> Iterator[Callable[[Table], None]]:
     """Write an h5ad file or a zarr folder: X grows block by block, names and labels come at the end."""
     io, pandas = (require(name, "anndata", WISH) for name in ("anndata.io", "pandas"))
     bad = [name for name in first.labels if "/" in name or name == "_index"]

@@ -80,7 +80,7 @@ def _names(archive: Any, found: dict[str, Any], what: str, n: int) -> np.ndarray
     return decode_names(archive[key]) if dtype.kind == "S" else archive[key].astype(str)
 
 
-def write_npz(path: Path, table: Table) -> None:
+def write_npz(path: Path, table: Table, *_: Any) -> None:
     """Write a table; the same table gives the same bytes on any day."""
     for name in table.labels:
         is_taken = name in TAKEN or "/" in name or "\\" in name

@@ -164,7 +164,7 @@ def _label(column: Any, name: str) -> np.ndarray:
 
 @contextmanager
 def parquet_writer(
-    path: Path, first: Table, heading: str = "sample"
+    path: Path, first: Table, *_: Any, heading: str = "sample"
 ) -> Iterator[Callable[[Table], None]]:
     """Write samples in rows; they wait for a row group of some size, which costs a line in the index."""
     parquet = require("pyarrow.parquet", "io", WISH)
@@ -185,12 +185,12 @@ def parquet_writer(
         add(None)
 
 
-def write_parquet_columns(path: Path, table: Table) -> None:
+def write_parquet_columns(path: Path, table: Table, *_: Any) -> None:
     """Write samples in columns: features are the rows then."""
     place = "a Parquet file with samples in columns has no place for labels"
     cure = "write samples in rows, or leave the labels out"
     refuse(table.labels, f"{place} ({listed(table.labels)}); {cure}")
-    with parquet_writer(path, turned(table), "feature") as add:
+    with parquet_writer(path, turned(table), heading="feature") as add:
         add(turned(table))
 
 

@@ -10,7 +10,6 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,21 +129,11 @@ class TableWriter(AbstractContextManager):
     def _start(self, first: Table) -> Callable[[Table], None]:
         """Start the writer of the kind on a temporary file, which takes its place at the end."""
         new = self._work.enter_context(replaced(self.path))
-        text = partial(_text_rows, new, self.kind, self._gzipped)
-        rows: dict[str, Any] = {
-            "parquet": lambda: parquet_writer(new, first),
-            "h5ad": lambda: anndata_writer(new, first, self.kind),
-            "zarr": lambda: anndata_writer(new, first, self.kind),
-            "npy": lambda: _npy_writer(new, first),
-        }
-        columns: dict[str, Any] = {"parquet": partial(write_parquet_columns, new)}
-        columns |= dict.fromkeys(TEXT_KINDS, partial(_write_text_columns, text, self.kind))
-        if self.kind == "npz":
-            writer = _when_complete(partial(write_npz, new))
-        elif self.kind == "gct" or (self.orientation == "columns" and self.kind in columns):
-            writer = _when_complete(columns[self.kind])
+        name = "text" if self.kind in TEXT_KINDS else self.kind
+        if self.kind in ("gct", "npz") or (self.orientation == "columns" and name in WHOLE):
+            writer = _when_complete(WHOLE[name], new, self.kind, self._gzipped)
         else:
-            writer = rows.get(self.kind, lambda: _text_writer(text, first))()
+            writer = IN_ROWS[name](new, first, self.kind, self._gzipped)
         return self._work.enter_context(writer)
 
     def close(self) -> None:
@@ -190,15 +179,15 @@ def check_destination(path: Path, kind: str = "") -> None:
 
 
 @contextmanager
-def _when_complete(write: Callable[[Table], None]) -> Iterator[Callable[[Table], None]]:
+def _when_complete(write: Callable, path: Path, *how: Any) -> Iterator[Callable[[Table], None]]:
     """Collect the blocks of a format that can be written only when all samples are known."""
     blocks: list[Table] = []
     yield blocks.append
-    write(join_tables(blocks))
+    write(path, join_tables(blocks), *how)
 
 
 @contextmanager
-def _npy_writer(path: Path, first: Table) -> Iterator[Callable[[Table], None]]:
+def _npy_writer(path: Path, first: Table, *_: Any) -> Iterator[Callable[[Table], None]]:
     """Write the values alone; NumPy leaves space in a header for the number of rows to grow."""
     dtype, n_rows = first.values.dtype.newbyteorder("<"), 0
     header: dict[str, Any] = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False}
@@ -216,8 +205,6 @@ def _npy_writer(path: Path, first: Table) -> Iterator[Callable[[Table], None]]:
 
 
 # ---------------------------------------------------------------------------------------------------- text
-
-Rows = Callable[[], AbstractContextManager]
 
 
 @contextmanager
@@ -239,10 +226,10 @@ def _text_rows(path: Path, kind: str, gzipped: bool) -> Iterator[Any]:
 
 
 @contextmanager
-def _text_writer(text: Rows, first: Table) -> Iterator[Callable[[Table], None]]:
+def _text_writer(path: Path, first: Table, *how: Any) -> Iterator[Callable[[Table], None]]:
     """Write samples in rows: name, labels, values."""
     header = header_of(first, "sample")
-    with text() as out:
+    with _text_rows(path, *how) as out:
         out.writerow(header)
 
         def add(block: Table) -> None:
@@ -254,7 +241,7 @@ def _text_writer(text: Rows, first: Table) -> Iterator[Callable[[Table], None]]:
         yield add
 
 
-def _write_text_columns(text: Rows, kind: str, table: Table) -> None:
+def _write_text_columns(path: Path, table: Table, kind: str, gzipped: bool) -> None:
     """Write samples in columns: label rows, then a row for every feature; GCT as version 1.2."""
     samples = table.sample_names.tolist()
     heading, more = ["" if "feature" in samples else "feature"], list[str]()
@@ -265,7 +252,7 @@ def _write_text_columns(text: Rows, kind: str, table: Table) -> None:
         taken = listed(sorted({*heading}.intersection(samples)))
         refuse(taken, f"{taken} is a column of its own in a GCT file; rename the sample")
     header_of(table, "")  # refuses a label that is called like a feature
-    with text() as out:
+    with _text_rows(path, kind, gzipped) as out:
         if kind == "gct":
             out.writerows([["#1.2"], [table.n_features, table.n_samples]])
         out.writerow([*heading, *samples])
@@ -287,3 +274,18 @@ def _label_cells(column: np.ndarray) -> list:
     cells = _number_cells(column)
     whole = [isinstance(c, float) and c.is_integer() and abs(c) < 2**53 for c in cells]
     return [int(cell) if is_whole else cell for cell, is_whole in zip(cells, whole, strict=True)]
+
+
+# Writers of blocks with samples in rows, and of whole tables.
+IN_ROWS: dict[str, Callable] = {
+    "text": _text_writer,
+    "parquet": parquet_writer,
+    "h5ad": anndata_writer,
+    "zarr": anndata_writer,
+    "npy": _npy_writer,
+}
+WHOLE: dict[str, Callable] = {
+    "text": _write_text_columns,
+    "parquet": write_parquet_columns,
+    "npz": write_npz,
+}
