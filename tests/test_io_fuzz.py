@@ -209,24 +209,6 @@ def test_any_cells_are_refused_or_read_as_they_stand(tmp_path, rows, orientation
         check_against_text(table, text, ",", orientation)
 
 
-@quick
-@given(
-    names=st.lists(st.sampled_from(["a", "b", "a.1", "x", "x.1", ""]), min_size=2, max_size=4),
-    samples=st.lists(st.sampled_from(["007", "7", "7.0", "NA", "s"]), min_size=1, max_size=4),
-)
-def test_repeated_names_are_never_renamed(tmp_path, names, samples):
-    path = tmp_path / "t.csv"
-    lines = [",".join(["sample", *names])]
-    lines += [",".join([s, *["1"] * len(names)]) for s in samples]
-    path.write_text("\n".join(lines))
-    table = read_or_refuse(path)
-    proper = len(set(names)) == len(names) and "" not in names and len(set(samples)) == len(samples)
-    assert (table is not None) == proper
-    if table is not None:
-        assert table.feature_names.tolist() == names
-        assert table.sample_names.tolist() == samples
-
-
 NOTE = st.text('a"\n,;1 ', max_size=6)
 
 

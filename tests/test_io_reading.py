@@ -237,14 +237,6 @@ def test_doubtful_files_are_refused_with_the_place(tmp_path, case):
     refused(said, lambda: list(iter_row_blocks(path, rows_per_block=1)))
 
 
-def test_the_place_is_found_far_down_the_file(tmp_path):
-    lines = ["sample,a,b"] + [f"s{i},{i},1" for i in range(200_000)]
-    lines[150_001] = "s150000,150000,1.2.3"
-    refused(
-        r"line 150002, column 'b': '1.2.3'", read_table, put(tmp_path, "\n".join(lines), "t.csv")
-    )
-
-
 def test_a_column_that_shows_text_late_is_named(tmp_path):
     text = "sample,a,b\n" + "".join(f"s{i},1,NA\n" for i in range(200)) + "t,1,word\n"
     refused(

@@ -141,9 +141,8 @@ def _value_type(kind: Any) -> str:
 def _numbers(column: Any, name: str) -> np.ndarray:
     """The column as floats; Arrow refuses integers that are not exact."""
     try:
-        return np.asarray(
-            column.cast("float64") if str(column.type) in {*INTEGER, "null"} else column
-        )
+        is_whole = str(column.type) in {*INTEGER, "null"}
+        return np.asarray(column.cast("float64") if is_whole else column)
     except ValueError:
         many = f"column {quoted(name)} holds integers that are not exact as floats"
         raise TableError(f"{many}; convert them first") from None

@@ -138,29 +138,23 @@ class TableWriter(AbstractContextManager):
 
     def close(self) -> None:
         """Complete the file and give it its name."""
-        if self._closed:
-            return
-        self._closed = True
-        with file_errors(self.path, UnicodeEncodeError):
-            try:
+        if not self._closed:
+            self._closed = True
+            with file_errors(self.path, UnicodeEncodeError):
                 refuse(not self._samples, "there was no sample to write")
-            except TableError:
-                self.abandon()
-                raise
-            self._work.close()
+                self._work.close()
 
     def abandon(self) -> None:
         """Throw away what was written."""
-        self._closed = True
-        error = _AbandonedError()
-        with suppress(_AbandonedError):
-            self._work.__exit__(type(error), error, None)
+        with suppress(_AbandonedError), self:
+            raise _AbandonedError
 
-    def __exit__(self, kind, *_) -> None:
+    def __exit__(self, kind, error, trace) -> None:
         if kind is None:
             self.close()
         else:
-            self.abandon()
+            self._closed = True
+            self._work.__exit__(kind, error, trace)
 
 
 class _AbandonedError(Exception):
