@@ -1,13 +1,31 @@
-"""Tables and files that the tests of the readers share."""
+"""Tables, files and checks that the tests of the readers share."""
 
+import gzip
 import io
 
 import numpy as np
+import pytest
 
-from suquan.io import Table
+from suquan.io import Table, TableError
 
 WRITABLE = ["csv", "csv.gz", "tsv", "tsv.gz", "txt", "gct", "gct.gz", "parquet", "h5ad", "npz"]
 BOTH_WAYS = ("csv", "tsv", "txt", "parquet")  # kinds in which samples may lie in rows or in columns
+
+
+def refused(said, work, *arguments, error=TableError, **options):
+    """The work ends with an error of one line that says so."""
+    with pytest.raises(error, match=said) as caught:
+        work(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def put(folder, content, name):
+    """A file with this text or these bytes, compressed if its name ends with gz."""
+    path, data = folder / name, content.encode() if isinstance(content, str) else content
+    is_text = isinstance(content, str) and name.endswith(".gz")
+    path.write_bytes(gzip.compress(data) if is_text else data)
+    return path
 
 
 def small_table(orientation="rows", dtype=np.float64, labels=True):

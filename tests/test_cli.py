@@ -482,6 +482,28 @@ def test_labels_may_be_a_column_of_the_table_and_samples_columns(data, tmp_path)
     assert_array_equal(suquan.load_model(path).coef_, suquan.load_model("model.suquan").coef_)
 
 
+def test_an_array_is_a_table_whose_names_are_made_up(data, tmp_path):
+    """The same scores as of the same table with names."""
+    np.save(tmp_path / "table.npy", read_table(data / "table.csv").values)
+    labels = pd.read_csv(data / "labels.csv")
+    labels["sample"] = [f"sample_{i}" for i in range(60, 0, -1)]  # as the rows are
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    array, given = tmp_path / "table.npy", f"--labels {tmp_path}/labels.csv --label grade {QUICK}"
+    out = succeed(f"fit {array} {given} -o {tmp_path}/a.suquan").output
+    assert "60 samples in rows (as in every npy file), 12 features" in out
+    succeed(f"fit table.csv --labels labels.csv --label grade {QUICK} -o {tmp_path}/t.suquan")
+    by_array = told(f"predict {tmp_path}/a.suquan {array}")["scores"]
+    by_table = told(f"predict {tmp_path}/t.suquan table.csv")["scores"]
+    assert [s["score"] for s in by_array] == [s["score"] for s in by_table]
+    assert by_array[2]["sample"] == "sample_3"
+    succeed(f"compare {array} {given} --inner-cv 2x1 -o {tmp_path}/out --methods median")
+    for name in ("out.npy", "out.csv"):
+        succeed(f"normalize {array} -o {tmp_path / name} --target uniform")
+        found = read_table(tmp_path / name)
+        assert found.sample_names[2] == "sample_3"
+        assert_array_equal(found.values, suquan.quantile_normalize(np.load(array), "uniform"))
+
+
 def test_survival_times_become_the_papers_label(data, tmp_path):
     line = f"{FIT} --time years --event event -o {tmp_path}/m.suquan --horizon"
     result = succeed(line, 5, "--json")

@@ -1,10 +1,6 @@
 """Every kind of file: what survives a round trip, what the format itself asks for."""
 
-import errno
-import gzip
 import io
-import os
-import stat
 import struct
 import sys
 import tracemalloc
@@ -12,7 +8,6 @@ import zipfile
 from contextlib import nullcontext
 
 import anndata
-import dask.array as da
 import h5py
 import numpy as np
 import pandas as pd
@@ -21,23 +16,27 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 import zarr
-from data_files import data_file
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from io_tables import BOTH_WAYS, WRITABLE, assert_same, series_matrix, small_table
+from io_tables import (
+    BOTH_WAYS,
+    WRITABLE,
+    assert_same,
+    put,
+    refused,
+    series_matrix,
+    small_table,
+)
 from numpy.lib import format as npy
 
-from suquan.files.disk import replace_file
 from suquan.io import (
     Table,
     TableError,
     TableWriter,
     iter_row_blocks,
     open_blocks,
-    read_labels,
     read_table,
-    write_blocks,
     write_table,
 )
 
@@ -57,11 +56,6 @@ def as_stored(table, suffix):
         return table
     labels = {} if "gct" in suffix else table.labels
     return Table(table.values.astype(float), table.sample_names, table.feature_names, labels)
-
-
-def refused(said, work, *arguments, error=TableError, **options):
-    with pytest.raises(error, match=said):
-        work(*arguments, **options)
 
 
 # ---------------------------------------------------------------------------------------------- round trips
@@ -120,145 +114,6 @@ def test_any_name_and_any_number_survive(tmp_path, suffix, orientation, data):
     assert_same(read_table(path, samples=side(suffix, orientation)), table)
 
 
-@pytest.mark.parametrize("suffix", WRITABLE)
-def test_a_real_table_survives(tmp_path, suffix):
-    table = read_table(data_file("breast_gse7390_76.npz"))
-    assert table.values.shape == (198, 76)
-    if "gct" in suffix:
-        table = as_stored(table, suffix)
-    write_table(table, tmp_path / f"table.{suffix}")
-    got = read_table(tmp_path / f"table.{suffix}", label_columns=list(table.labels))
-    assert_same(got, as_stored(table, suffix))
-
-
-# ------------------------------------------------------------------------------------------------- writing
-
-
-def test_names_of_labels_and_features_must_differ_and_the_heading_gives_way(tmp_path):
-    table = Table([[1.0]], ["s"], ["a"], {"a": [1]})
-    for suffix in ("csv", "parquet"):
-        refused("'a' is a label and a feature", write_table, table, tmp_path / f"t.{suffix}")
-    assert not list(tmp_path.iterdir())
-    for orientation in ("rows", "columns"):
-        table = Table([[1.0, 2.0]], ["feature"], ["sample", "b"], {}, orientation)
-        for suffix in ("csv", "parquet"):
-            write_table(table, tmp_path / f"t.{suffix}")
-            assert_same(read_table(tmp_path / f"t.{suffix}", samples=orientation), table)
-
-
-def write_all(path, blocks):
-    with TableWriter(path) as writer:
-        for block in blocks:
-            if isinstance(block, Exception):
-                raise block
-            writer.write(block)
-
-
-@pytest.mark.parametrize("suffix", WRITABLE)
-def test_nothing_is_left_after_an_error(tmp_path, suffix):
-    path = tmp_path / f"t.{suffix}"
-    path.write_text("what was there")
-    block = small_table(labels=False)
-    other = Table([[1.0]], ["s"], ["a"])
-    for blocks, error, said in [
-        ([block, RuntimeError("stop")], RuntimeError, "stop"),
-        ([block, block], TableError, "written before"),
-        ([block, other], TableError, "other features"),
-    ]:
-        with pytest.raises(error, match=said):
-            write_all(path, blocks)
-    with pytest.raises(TableError, match="no sample"), TableWriter(path):
-        pass
-    with pytest.raises(TableError, match="infinite"):
-        write_table(Table([[np.inf]], ["s"], ["a"]), path)
-    assert path.read_text() == "what was there"
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
-
-
-def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
-    folder = tmp_path / "results"
-    folder.mkdir()
-    (folder / "precious.txt").write_text("mine")
-    with pytest.raises(OSError, match="results"):
-        replace_file(folder, lambda file: file.write(b"new"))
-    assert (folder / "precious.txt").read_text() == "mine"
-    assert [p.name for p in tmp_path.iterdir()] == ["results"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-@pytest.mark.parametrize("suffix", WRITABLE)
-def test_a_table_that_is_replaced_keeps_its_mode_and_its_link(tmp_path, suffix):
-    (tmp_path / "far").mkdir()
-    link, file = tmp_path / f"t.{suffix}", tmp_path / "far" / f"real.{suffix}"
-    link.symlink_to(file)
-    write_table(small_table(labels=False), link)  # to a file that is not there yet
-    file.chmod(0o640)
-    write_table(small_table(labels=False), link)
-    assert link.is_symlink()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    assert_same(read_table(file), read_table(link))
-    assert [p.name for p in file.parent.iterdir()] == [file.name]
-
-
-def test_a_folder_that_is_replaced_keeps_its_mode(tmp_path):
-    for number in (0.0, 1.0):
-        write_blocks(da.full((4, 2), number, chunks=(2, 2)), tmp_path / "t.zarr")
-        if number == 0.0:
-            (tmp_path / "t.zarr").chmod(0o750)
-    assert stat.S_IMODE((tmp_path / "t.zarr").stat().st_mode) == 0o750
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes of POSIX")
-def test_a_named_pipe_is_neither_read_nor_replaced(tmp_path):
-    for suffix in ("csv", "npz", "npy", "h5ad"):
-        pipe = tmp_path / f"t.{suffix}"
-        os.mkfifo(pipe)
-        with pytest.raises(ValueError, match=f"t.{suffix} is a device or a pipe"):
-            (open_blocks if suffix == "npy" else read_table)(pipe)
-        with pytest.raises(ValueError, match=f"t.{suffix} is a device or a pipe"):
-            replace_file(pipe, lambda file: file.write(b"new"))
-        assert stat.S_ISFIFO(pipe.stat().st_mode)
-    os.mkfifo(tmp_path / "labels.csv")
-    with pytest.raises(ValueError, match=r"labels\.csv is a device or a pipe"):
-        read_labels(tmp_path / "labels.csv")
-
-
-def test_what_is_written_reaches_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    """Else a power failure may leave an empty file."""
-    done = []
-    sync, move = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda number: done.append("sync") or sync(number))
-    monkeypatch.setattr(os, "replace", lambda *names: done.append("move") or move(*names))
-    replace_file(tmp_path / "file", lambda file: file.write(b"new"))
-    assert done == ["sync", "move"]
-
-
-def test_a_full_disk_names_the_file_of_the_user(tmp_path):
-    def fail(file):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(OSError, match=r"No space.*mine\.txt"):
-        replace_file(tmp_path / "mine.txt", fail)
-    with pytest.raises(FileNotFoundError, match=r"mine\.txt"):
-        replace_file(tmp_path / "nowhere" / "mine.txt", fail)
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("GSE1_series_matrix.txt.gz", "read, not written"),
-        ("GSE1_series_matrix.gct", "read, not written"),
-        ("t.xls", "known are"),
-        ("none/t.csv", "no folder"),
-    ],
-)
-def test_files_that_cannot_be_written(tmp_path, name, said):
-    refused(said, write_table, small_table(), tmp_path / name)
-    with TableWriter(tmp_path / "GSE1_series_matrix.npz") as writer:
-        writer.write(small_table())
-    refused("complete", writer.write, small_table(), error=ValueError)
-
-
 @pytest.mark.parametrize(
     ("names", "said"),
     [
@@ -290,13 +145,6 @@ GCT_13 = (
 )
 
 
-def put(tmp_path, text, name):
-    path = tmp_path / name
-    data = text.encode()
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    return path
-
-
 @pytest.mark.parametrize("name", ["t.gct", "t.gct.gz"])
 def test_gct_12(tmp_path, name):
     table = read_table(put(tmp_path, GCT_12, name))
@@ -308,28 +156,14 @@ def test_gct_12(tmp_path, name):
 
 def test_of_gct_13_the_values_are_read(tmp_path):
     path = put(tmp_path, GCT_13, "t.gct")
-    table = read_table(path)
+    unread = "its 2 rows about samples and 1 columns about features are not read; take labels from"
+    with pytest.warns(UserWarning, match=rf"t\.gct: .*{unread}"):
+        table = read_table(path)
     assert table.values.tolist() == [[1, 3], [2, 4]]
     assert (table.sample_names.tolist(), table.labels) == (["s1", "s2"], {})
-    blocks = list(iter_row_blocks(path, rows_per_block=1))
+    with pytest.warns(UserWarning, match=unread):
+        blocks = list(iter_row_blocks(path, rows_per_block=1))
     assert [b.values.tolist() for b in blocks] == [[[1, 3]], [[2, 4]]]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("#1.2", "#1.4", "begins with #1.2 or #1.3"),
-        ("2\t3\n", "2\tx\n", "line 2 .* 2 whole numbers"),
-        ("2\t3\n", "2\t4\n", "announces 4 samples"),
-        ("2\t3\n", "3\t3\n", "announces 3 features, the file has 2"),
-        ("s2", "s1", "'s1' more than once"),
-        ("g2", "g1", "feature names: 'g1'"),
-        ("\t6", "\t6x", "line 5, column 's3': '6x'"),
-        ("\t6", "", "line 5 has 4 cells"),
-    ],
-)
-def test_gct_files_that_contradict_themselves(tmp_path, old, new, said):
-    refused(said, read_table, put(tmp_path, GCT_12.replace(old, new), "t.gct"))
 
 
 def test_what_a_gct_file_has_no_place_for(tmp_path):
@@ -370,19 +204,27 @@ def test_series_matrix(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("name", "old", "new", "said"),
     [
-        ("!series_matrix_table_end\n", "", "truncated"),
-        ("!series_matrix_table_begin\n", "", "no line !series_matrix_table_begin"),
-        ('\t"log2"\t"log2"', '\t"log2"', "is about 1 samples, the table has 2"),
-        ('"ID_REF"\t"GSM1"', '"ID_REF"\t"GSM9"', "accessions are not those"),
-        ('"1_at"', '"0_at"', "'0_at' occurs more than once"),
+        ("t.gct", "#1.2", "#1.4", "begins with #1.2 or #1.3"),
+        ("t.gct", "2\t3\n", "2\tx\n", "line 2 .* 2 whole numbers"),
+        ("t.gct", "2\t3\n", "2\t4\n", "announces 4 samples"),
+        ("t.gct", "2\t3\n", "3\t3\n", "announces 3 features, the file has 2"),
+        ("t.gct", "s2", "s1", "'s1' more than once"),
+        ("t.gct", "g2", "g1", "feature names: 'g1'"),
+        ("t.gct", "\t6", "\t6x", "line 5, column 's3': '6x'"),
+        ("t.gct", "\t6", "", "line 5 has 4 cells"),
+        ("m.txt", "!series_matrix_table_end\n", "", "truncated"),
+        ("m.txt", "!series_matrix_table_begin\n", "", "no line !series_matrix_table_begin"),
+        ("m.txt", '\t"log2"\t"log2"', '\t"log2"', "is about 1 samples, the table has 2"),
+        ("m.txt", '"ID_REF"\t"GSM1"', '"ID_REF"\t"GSM9"', "accessions are not those"),
+        ("m.txt", '"1_at"', '"0_at"', "'0_at' occurs more than once"),
     ],
 )
-def test_series_matrices_that_contradict_themselves(tmp_path, old, new, said):
-    text = series_matrix().replace(old, new)
-    assert text != series_matrix()
-    refused(said, read_table, put(tmp_path, text, "m.txt"))
+def test_files_that_contradict_themselves(tmp_path, name, old, new, said):
+    text = GCT_12 if name == "t.gct" else series_matrix()
+    assert text != text.replace(old, new)
+    refused(said, read_table, put(tmp_path, text.replace(old, new), name))
 
 
 def test_a_series_without_values_says_so(tmp_path):
@@ -432,17 +274,13 @@ def test_parquet_without_an_index_has_its_names_first(tmp_path):
         ({"x": ["s", None], "a": [1.0, 2.0]}, "a name is missing"),
         ({"x": ["s"], "a": [np.inf]}, "infinite"),
         ({"x": ["s"]}, "at least one of numbers"),
+        ({"x": ["s"], "a": [1.0], "b": [2.0]}, "'a' occurs more than once"),
     ],
 )
 def test_parquet_files_that_are_no_tables(tmp_path, columns, said):
-    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    names = ["a" if name == "b" else name for name in columns]
+    pq.write_table(pa.table(columns).rename_columns(names), tmp_path / "t.parquet")
     refused(said, read_table, tmp_path / "t.parquet")
-
-
-def test_parquet_refuses_repeated_columns(tmp_path):
-    arrays = [pa.array(["s"]), pa.array([1.0]), pa.array([2.0])]
-    pq.write_table(pa.Table.from_arrays(arrays, ["x", "a", "a"]), tmp_path / "t.parquet")
-    refused("'a' occurs more than once", read_table, tmp_path / "t.parquet")
 
 
 # ---------------------------------------------------------------------------------------------------- h5ad
@@ -482,42 +320,26 @@ def test_h5ad_dense_and_sparse(tmp_path, form):
 @pytest.mark.parametrize(
     ("name", "place", "value"),
     [
-        ("indices", 1, 3),  # the first value of the next sample
-        ("indices", 1, 2**30),
-        ("indices", 1, -1),
-        ("indptr", 0, 1),
-        ("indptr", 1, 3),
-        ("indptr", 1, -2),
-        ("indptr", 3, 2),
-        ("indptr", 3, 2**30),
+        *(("indices", 1, value) for value in (3, 2**30, -1)),  # 3: the first of the next sample
+        *(("indptr", *wrong) for wrong in ((0, 1), (1, 3), (1, -2), (3, 2), (3, 2**30))),
     ],
 )
 @pytest.mark.parametrize(
-    ("suffix", "form"),
-    [
-        ("h5ad", scipy.sparse.csr_matrix),
-        ("h5ad", scipy.sparse.csc_matrix),
-        ("zarr", scipy.sparse.csr_matrix),
-    ],
+    ("suffix", "form"), [("h5ad", "csr_matrix"), ("h5ad", "csc_matrix"), ("zarr", "csr_matrix")]
 )
 @pytest.mark.filterwarnings("ignore:Writing zarr v2 data will no longer")
 @pytest.mark.filterwarnings("ignore:zarr v3 autosharding")
 def test_sparse_indices_that_lie_are_refused(tmp_path, suffix, form, name, place, value):
     path = tmp_path / f"t.{suffix}"
-    data = anndata.AnnData(form(np.eye(3)))
+    data = anndata.AnnData(getattr(scipy.sparse, form)(np.eye(3)))
     data.write_h5ad(path) if suffix == "h5ad" else data.write_zarr(path)
     with h5py.File(path, "r+") if suffix == "h5ad" else nullcontext(zarr.open(path)) as file:
         stored = file["X"][name]
         stored[place] = value
-    wanted = pytest.raises(TableError, match=rf"t\.{suffix}: .*(write the file again|damaged)")
-    if suffix == "zarr":
-        with wanted:
-            open_blocks(path, rows_per_block=2).compute(scheduler="sync")
-        return
-    with wanted:
-        read_table(path)
-    with wanted:
-        list(iter_row_blocks(path, rows_per_block=1))
+    said = rf"t\.{suffix}: .*(write the file again|damaged)"
+    refused(said, read_table, path)
+    if form == "csr_matrix":
+        refused(said, open_blocks(path, rows_per_block=2).compute, scheduler="sync")
 
 
 def test_a_sparse_h5ad_with_an_entry_stored_twice_is_refused(tmp_path):
@@ -536,8 +358,9 @@ def test_what_is_written_is_an_anndata_file(tmp_path):
     assert got.obs_names.tolist() == table.sample_names.tolist()
     assert got.var_names.tolist() == table.feature_names.tolist()
     assert got.obs["group"].tolist() == ["case", "", "control"]
-    bad = Table([[1.0]], ["s"], ["g"], {"a/b": [1]})
-    refused("'a/b' cannot name a column", write_table, bad, tmp_path / "t.h5ad")
+    for label, suffix in (("a/b", "h5ad"), ("X", "npz")):
+        bad = Table([[1.0]], ["s"], ["g"], {label: [1]})
+        refused(f"'{label}' cannot name a", write_table, bad, tmp_path / f"t.{suffix}")
 
 
 def test_h5ad_says_which_layers_there_are(tmp_path):
@@ -571,7 +394,6 @@ def test_npz_as_numpy_writes_it(tmp_path):
         assert list(table.labels) == ["y", "kind"]
         assert table.labels["y"].tolist() == [1, 0, -1]
         assert table.labels["kind"].tolist() == ["a", "", "c"]
-        assert table.orientation == "rows"
         blocks = list(iter_row_blocks(tmp_path / "t.npz", rows_per_block=2))
         assert [b.values.tolist() for b in blocks] == [X[:2].tolist(), X[2:].tolist()]
         assert blocks[1].labels["y"].tolist() == [-1]
@@ -625,11 +447,6 @@ def test_npz_that_claims_more_than_it_can_hold_is_refused_before_anything_is_mad
     assert read_table(tmp_path / "zeros.npz").n_samples == 1000
 
 
-def test_npz_labels_have_proper_names(tmp_path):
-    table = Table([[1.0]], ["s"], ["g"], {"X": [1]})
-    refused("'X' cannot name a label", write_table, table, tmp_path / "t.npz")
-
-
 @pytest.mark.parametrize("suffix", ["npz", "h5ad", "gct"])
 def test_labels_that_are_wanted_must_be_there(tmp_path, suffix):
     write_table(as_stored(small_table(), suffix), tmp_path / f"t.{suffix}")
@@ -643,13 +460,10 @@ def test_labels_that_are_wanted_must_be_there(tmp_path, suffix):
 
 @pytest.mark.parametrize(
     ("module", "suffix", "extra"),
-    [
-        ("pyarrow.parquet", "parquet", "io"),
-        ("anndata.io", "h5ad", "anndata"),
-    ],
+    [("pyarrow.parquet", "parquet", "io"), ("anndata.io", "h5ad", "anndata")],
 )
 def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, suffix, extra):
     write_table(small_table(), tmp_path / f"t.{suffix}")
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(TableError, match=rf"pip install 'suquan\[{extra}\]'"):
-        read_table(tmp_path / f"t.{suffix}", label_columns=["days"])
+    cure = rf"pip install 'suquan\[{extra}\]'"
+    refused(cure, read_table, tmp_path / f"t.{suffix}", label_columns=["days"])

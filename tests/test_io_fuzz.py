@@ -24,11 +24,10 @@ from suquan.io import (
     write_table,
 )
 
-FEW = 32
 quick = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-how_many = pytest.mark.parametrize("n_mutants", [FEW, pytest.param(400, marks=pytest.mark.slow)])
+how_many = pytest.mark.parametrize("n_mutants", [32, pytest.param(400, marks=pytest.mark.slow)])
 MISSING = {"", "NA", "NaN", "nan", "null", "NULL"}
 
 
@@ -88,7 +87,7 @@ def mutants(data, n, seed=0):
     """Copies with changed, lost and repeated bytes, cells and lines."""
     rng = random.Random(seed)
     for i in range(n):
-        yield [_change_bytes, _change_cell, _change_lines, _cut][i % 4](rng, data)
+        yield [_change_bytes, _change_line, _change_line, _cut][i % 4](rng, data)
 
 
 def _change_bytes(rng, data):
@@ -99,21 +98,14 @@ def _change_bytes(rng, data):
     return bytes(out)
 
 
-def _change_cell(rng, data):
-    lines = data.split(b"\n")
-    i = rng.randrange(len(lines))
-    mark = b"\t" if b"\t" in lines[i] else b","
-    cells = lines[i].split(mark)
-    cells[rng.randrange(len(cells))] = rng.choice(CELLS).encode()
-    lines[i] = mark.join(cells)
-    return b"\n".join(lines)
-
-
-def _change_lines(rng, data):
+def _change_line(rng, data):
     lines = data.split(b"\n")
     i, other = rng.randrange(len(lines)), rng.choice(lines)
-    short = lines[i][: rng.randrange(len(lines[i]) + 1)]
-    lines[i : i + 1] = rng.choice([[], [other, lines[i]], [b"", lines[i]], [short]])
+    mark = b"\t" if b"\t" in lines[i] else b","
+    cells, short = lines[i].split(mark), lines[i][: rng.randrange(len(lines[i]) + 1)]
+    cells[rng.randrange(len(cells))] = rng.choice(CELLS).encode()
+    others = [[], [other, lines[i]], [b"", lines[i]], [short]]
+    lines[i : i + 1] = rng.choice([*others, *4 * [[mark.join(cells)]]])
     return b"\n".join(lines)
 
 
@@ -121,32 +113,19 @@ def _cut(rng, data):
     return data[: rng.randrange(len(data))]
 
 
-def own_table(orientation):
-    rng = np.random.default_rng(1)
-    values = rng.normal(8, 2, (7, 5))
-    values[2, 3] = np.nan
-    return Table(
-        values, [f"s{i}" for i in range(7)], [f"{i}_at" for i in range(5)], {}, orientation
-    )
-
-
 def real_table(orientation):
     table = read_table(data_file("breast_vdx150.npz"))
-    keep = (slice(12), slice(9))
-    return Table(
-        table.values[keep], table.sample_names[:12], table.feature_names[:9], {}, orientation
-    )
+    values = table.values[:12, :9].copy()
+    values[2, 3] = np.nan
+    return Table(values, table.sample_names[:12], table.feature_names[:9], {}, orientation)
 
 
 @how_many
 @pytest.mark.parametrize("orientation", ["rows", "columns"])
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
-@pytest.mark.parametrize("table", [own_table, real_table])
-def test_mutated_text_is_refused_or_read_as_it_stands(
-    tmp_path, table, suffix, orientation, n_mutants
-):
+def test_mutated_text_is_refused_or_read_as_it_stands(tmp_path, suffix, orientation, n_mutants):
     path = tmp_path / f"t.{suffix}"
-    write_table(table(orientation), path)
+    write_table(real_table(orientation), path)
     n_read = 0
     for mutant in mutants(path.read_bytes(), n_mutants):
         path.write_bytes(mutant)
@@ -159,11 +138,10 @@ def test_mutated_text_is_refused_or_read_as_it_stands(
 
 
 @how_many
-@pytest.mark.parametrize("table", [own_table, real_table])
 @pytest.mark.parametrize("suffix", ["csv.gz", "gct", "gct.gz", "parquet", "npz", "h5ad"])
-def test_mutated_files_of_every_kind_are_refused_or_read(tmp_path, table, suffix, n_mutants):
+def test_mutated_files_of_every_kind_are_refused_or_read(tmp_path, suffix, n_mutants):
     path = tmp_path / f"t.{suffix}"
-    original = table("rows")
+    original = real_table("rows")
     write_table(original, path)
     data = path.read_bytes()
     for mutant in mutants(data, n_mutants // 4 if suffix == "h5ad" else n_mutants):
@@ -214,15 +192,12 @@ cell = st.one_of(
 )
 
 
+def cells(width):
+    return st.lists(st.lists(cell, min_size=width, max_size=width), min_size=2, max_size=5)
+
+
 @quick
-@given(
-    rows=st.integers(2, 4).flatmap(
-        lambda width: st.lists(
-            st.lists(cell, min_size=width, max_size=width), min_size=2, max_size=5
-        )
-    ),
-    orientation=st.sampled_from(["rows", "columns"]),
-)
+@given(rows=st.integers(2, 4).flatmap(cells), orientation=st.sampled_from(["rows", "columns"]))
 def test_any_cells_are_refused_or_read_as_they_stand(tmp_path, rows, orientation):
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
@@ -232,24 +207,6 @@ def test_any_cells_are_refused_or_read_as_they_stand(tmp_path, rows, orientation
     if table is not None:
         text = path.read_bytes().decode("utf-8-sig")
         check_against_text(table, text, ",", orientation)
-
-
-@quick
-@given(
-    names=st.lists(st.sampled_from(["a", "b", "a.1", "x", "x.1", ""]), min_size=2, max_size=4),
-    samples=st.lists(st.sampled_from(["007", "7", "7.0", "NA", "s"]), min_size=1, max_size=4),
-)
-def test_repeated_names_are_never_renamed(tmp_path, names, samples):
-    path = tmp_path / "t.csv"
-    lines = [",".join(["sample", *names])]
-    lines += [",".join([s, *["1"] * len(names)]) for s in samples]
-    path.write_text("\n".join(lines))
-    table = read_or_refuse(path)
-    proper = len(set(names)) == len(names) and "" not in names and len(set(samples)) == len(samples)
-    assert (table is not None) == proper
-    if table is not None:
-        assert table.feature_names.tolist() == names
-        assert table.sample_names.tolist() == samples
 
 
 NOTE = st.text('a"\n,;1 ', max_size=6)
@@ -271,9 +228,5 @@ def test_line_breaks_between_quotes_are_part_of_a_cell(tmp_path, notes, line_end
     blocks = list(iter_row_blocks(path, label_columns=["note"], rows_per_block=3))
     assert [note for block in blocks for note in block.labels["note"].tolist()] == notes
     assert [x for block in blocks for x in block.values[:, 0].tolist()] == list(range(len(notes)))
-
-
-def test_quotes_inside_a_cell_are_text(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_bytes(b'sample,x\n5" pipe,1\nx""y,3\n')
+    path.write_bytes(b'sample,x\n5" pipe,1\nx""y,3\n')  # quotes inside a cell are text
     assert read_or_refuse(path).sample_names.tolist() == ['5" pipe', 'x""y']

@@ -1,8 +1,11 @@
 """Normalisation of files in blocks: the same numbers as in memory, within bounded memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from io_tables import refused
 from numpy.testing import assert_allclose, assert_array_equal
 
 from suquan import quantile_normalize
@@ -16,16 +19,8 @@ TARGETS = ["median", "mean", "normal", "uniform"]
 def table():
     rng = np.random.default_rng(0)
     values = np.round(rng.lognormal(size=(37, 23)), 2)  # with ties
-    return Table(
-        values,
-        np.array([f"s{i}" for i in range(37)]),
-        np.array([f"g{j}" for j in range(23)]),
-        {"group": np.array(["a", "b"] * 18 + ["a"])},
-    )
-
-
-def in_orientation(table, orientation):
-    return Table(table.values, table.sample_names, table.feature_names, table.labels, orientation)
+    samples, genes = [f"s{i}" for i in range(37)], [f"g{j}" for j in range(23)]
+    return Table(values, samples, genes, {"group": ["a", "b"] * 18 + ["a"]})
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -34,16 +29,11 @@ def in_orientation(table, orientation):
 def test_blocks_give_what_the_whole_table_gives(
     tmp_path, table, target, orientation, rows_per_block
 ):
-    write_table(in_orientation(table, orientation), tmp_path / "in.tsv.gz")
-    done = normalize_file(
-        tmp_path / "in.tsv.gz",
-        tmp_path / "out.csv",
-        target,
-        samples=orientation,
-        label_columns=["group"],
-        rows_per_block=rows_per_block,
-    )
-    got = read_table(tmp_path / "out.csv", samples=orientation, label_columns=["group"])
+    write_table(replace(table, orientation=orientation), tmp_path / "in.tsv.gz")
+    files = tmp_path / "in.tsv.gz", tmp_path / "out.csv"
+    options = {"samples": orientation, "label_columns": ["group"]}
+    done = normalize_file(*files, target, rows_per_block=rows_per_block, **options)
+    got = read_table(tmp_path / "out.csv", **options)
     expected = quantile_normalize(table.values, target)
     if target == "mean":  # sums are rounded in another order
         assert_allclose(got.values, expected, rtol=1e-13)
@@ -64,15 +54,9 @@ def test_missing_values_follow_the_rule(tmp_path, table, target, ties):
     values[np.random.default_rng(1).uniform(size=values.shape) < 0.2] = np.nan
     values[5] = np.nan
     values[10:20] = np.nan  # a block without a single value
-    write_table(Table(values, table.sample_names, table.feature_names), tmp_path / "in.csv")
-    normalize_file(
-        tmp_path / "in.csv",
-        tmp_path / "out.csv",
-        target,
-        missing="ignore",
-        ties=ties,
-        rows_per_block=5,
-    )
+    write_table(replace(table, values=values, labels={}), tmp_path / "in.csv")
+    files = tmp_path / "in.csv", tmp_path / "out.csv"
+    normalize_file(*files, target, missing="ignore", ties=ties, rows_per_block=5)
     expected = quantile_normalize(values, target, missing="ignore", ties=ties)
     assert_allclose(read_table(tmp_path / "out.csv").values, expected, rtol=1e-13)
 
@@ -80,7 +64,7 @@ def test_missing_values_follow_the_rule(tmp_path, table, target, ties):
 def test_missing_values_are_named_and_leave_no_file(tmp_path, table):
     values = table.values.copy()
     values[30, 4] = np.nan
-    write_table(Table(values, table.sample_names, table.feature_names), tmp_path / "in.csv")
+    write_table(replace(table, values=values, labels={}), tmp_path / "in.csv")
     for target in ("normal", "median"):
         with pytest.raises(ValueError, match="sample 's30', feature 'g4' is missing"):
             normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", target, rows_per_block=4)
@@ -107,7 +91,7 @@ def test_a_file_may_be_normalised_into_itself(tmp_path, table):
 
 
 def test_single_precision_stays(tmp_path, table):
-    narrow = Table(table.values.astype(np.float32), table.sample_names, table.feature_names)
+    narrow = replace(table, values=table.values.astype(np.float32))
     write_table(narrow, tmp_path / "in.npz")
     normalize_file(tmp_path / "in.npz", tmp_path / "out.npz", "median", rows_per_block=4)
     got = read_table(tmp_path / "out.npz").values
@@ -115,24 +99,20 @@ def test_single_precision_stays(tmp_path, table):
     assert_array_equal(got, quantile_normalize(narrow.values, "median"))
 
 
+def test_what_cannot_be_done_is_refused(tmp_path, table):
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    write_table(table, source)
+    refused("unknown target", normalize_file, source, out, "gaussian", error=ValueError)
+    refused("ties must be", normalize_file, source, out, ties="other", error=ValueError)
+    refused("no such file", normalize_file, tmp_path / "absent.csv", out)
+    write_table(Table(np.full((2, 3), np.nan), ["a", "b"], ["x", "y", "z"]), source)
+    for target in ("mean", "median"):
+        given, said = (source, out, target), "no sample has any value"
+        refused(said, normalize_file, *given, missing="ignore", error=ValueError)
+    assert not out.exists()
+
+
 def test_targets_of_another_length_are_interpolated(tmp_path, table):
     write_table(table, tmp_path / "in.csv")
     done = normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", [0.0, 1.0])
-    assert len(done.target_quantiles) == 23
-    assert done.target_quantiles[0] == 0.0
-
-
-def test_what_cannot_be_done_is_refused(tmp_path, table):
-    write_table(table, tmp_path / "in.csv")
-    with pytest.raises(ValueError, match="unknown target"):
-        normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", "gaussian")
-    with pytest.raises(ValueError, match="ties must be"):
-        normalize_file(tmp_path / "in.csv", tmp_path / "out.csv", ties="other")
-    with pytest.raises(TableError, match="no such file"):
-        normalize_file(tmp_path / "absent.csv", tmp_path / "out.csv")
-    empty = Table(np.full((2, 3), np.nan), np.array(["a", "b"]), np.array(["x", "y", "z"]))
-    write_table(empty, tmp_path / "empty.csv")
-    for target in ("mean", "median"):
-        with pytest.raises(ValueError, match="no sample has any value"):
-            normalize_file(tmp_path / "empty.csv", tmp_path / "out.csv", target, missing="ignore")
-    assert not (tmp_path / "out.csv").exists()
+    assert (len(done.target_quantiles), done.target_quantiles[0]) == (23, 0.0)

@@ -134,19 +134,15 @@ def normalize_file(
         else:
             f = _streamed_median(values, n_jobs, Path(destination).resolve().parent)
     n_samples = n_missing = 0
-    try:
+    with writer:
         for block in blocks("normalising"):
             if not n_samples:
                 f = make_target_quantiles(target_quantiles, block.n_features) if f is None else f
-                writer = TableWriter(destination, orientation=block.orientation)
+                writer.orientation = block.orientation
             normal = quantile_normalize(block.values, f, ties=ties, missing=missing, n_jobs=n_jobs)
             writer.write(replace(block, values=normal))
             n_samples += block.n_samples
             n_missing += int(np.isnan(block.values).sum())
-        writer.close()  # an empty table has been refused
-    except BaseException:
-        writer.abandon()
-        raise
     return NormalizedFile(n_samples, len(f), n_missing, f, writer.orientation, 2 if learns else 1)
 
 
@@ -176,8 +172,7 @@ def _with_values(blocks: Iterator[Table]) -> Iterator[np.ndarray]:
 
 
 def _streamed_mean(blocks: Iterator[np.ndarray], n_jobs: int | None) -> np.ndarray:
-    mean: Any = 0.0
-    count = 0
+    mean, count = np.zeros(()), 0
     for values in blocks:
         part = learn_target(values, "mean", missing="ignore", n_jobs=n_jobs)
         count += len(values)
@@ -186,27 +181,22 @@ def _streamed_mean(blocks: Iterator[np.ndarray], n_jobs: int | None) -> np.ndarr
 
 
 def _streamed_median(blocks: Iterator[np.ndarray], n_jobs: int | None, folder: Path) -> np.ndarray:
-    """Median over a temporary file of sorted samples, a few places at a time."""
-    heights: list[int] = []
-    with tempfile.TemporaryFile(dir=folder) as file:
+    """Median over temporary files of sorted samples, a few places at a time."""
+    files: list[Path] = []
+    n = 0
+    with tempfile.TemporaryDirectory(dir=folder) as kept:
         for values in blocks:
             samples = SampleOperator.from_samples(values, missing="ignore", n_jobs=n_jobs)
+            files.append(Path(kept) / f"{len(files)}.npy")
             # Transposed, so that some places of all samples of the block are one piece.
-            turned = np.ascontiguousarray(sort_samples(values, samples).T)
-            file.write(turned.data)
-            heights.append(len(values))
-        ends, (p, _), size = np.cumsum([0, *heights]), turned.shape, turned.itemsize
-
-        def places(start: int, stop: int) -> np.ndarray:
-            parts = []
-            for end, height in zip(ends.tolist(), heights, strict=False):
-                file.seek((end * p + start * height) * size)
-                part = file.read((stop - start) * height * size)
-                parts.append(np.frombuffer(part, turned.dtype).reshape(-1, height).T)
-            return np.concatenate(parts)
-
-        n = int(ends[-1])
+            np.save(files[-1], np.ascontiguousarray(sort_samples(values, samples).T))
+            n, p = n + len(values), values.shape[1]
         step = max(1, VALUES_AT_ONCE // n)
-        pieces = (places(i, min(i + step, p)) for i in range(0, p, step))
+
+        def places(start: int) -> np.ndarray:
+            sorted_blocks = (np.load(file, mmap_mode="r") for file in files)
+            return np.concatenate([block[start : start + step].T for block in sorted_blocks])
+
+        pieces = map(places, range(0, p, step))
         f = np.concatenate([median_rows(piece, np.ones(n), n_jobs) for piece in pieces])
     return finite_target(f, "median")

@@ -11,8 +11,13 @@ from itertools import compress, islice
 
 import numpy as np
 
-from suquan.io._cells import (
+from suquan.io._errors import TableError, listed, quoted, refuse
+from suquan.io._source import ReadOptions, Source, check_named, choose_orientation, rows_at_once
+from suquan.io._table import Table, name_problem, repeated_names
+from suquan.io._text import (
+    DELIMITERS,
     MISSING,
+    TextFile,
     is_number,
     label_array,
     number_problem,
@@ -20,14 +25,9 @@ from suquan.io._cells import (
     text_array,
     text_problem,
 )
-from suquan.io._errors import TableError, listed, quoted, refuse
-from suquan.io._source import ReadOptions, Source, choose_orientation, rows_at_once
-from suquan.io._table import Table, name_problem, repeated_names
-from suquan.io._text import TextFile
 
 ROWS_LOOKED_AT = 100  # rows in which a column must show its first value to count as text
 NAME_HEADERS = ("name", "names", "sample", "samples", "feature", "features", "gene", "id", "id_ref")
-Rows = list[tuple[int, list[str]]]
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 
 
@@ -36,7 +36,6 @@ class Plan:
     """How the columns of a delimited file are read; the first column holds the names of the rows."""
 
     text: TextFile
-    kind: str
     header: list[str]
     first_line: int  # lines of the file before the first row of data
     orientation: str
@@ -51,32 +50,31 @@ class Plan:
 # ------------------------------------------------------------------------------------------------ opening
 
 
-def open_delimited(text: TextFile, kind: str, options: ReadOptions) -> Source:
+def open_delimited(text: TextFile, options: ReadOptions) -> Source:
     """Open a CSV or TSV file."""
     header, first_line = read_header(text)
     options = options.in_terms_of(header)
-    orientation, why = choose_orientation(
-        options, header, lambda: (row[0] for _, row in islice(text.rows(), 1, None))
-    )
-    for option in ("ignore_columns", "label_columns")[: 2 if orientation == "rows" else 1]:
-        absent = [name for name in getattr(options, option) if name not in header[1:]]
-        where = f"which is none of its columns ({listed(header[1:])})"
-        refuse(absent, f"{option} names {listed(absent)}, {where}")
+    row_names = (row[0] for _, row in islice(text.rows(), 1, None))
+    side, why = choose_orientation(options, header, lambda: row_names)
+    check_named(options, "ignore_columns", header[1:])
     first_rows = list(islice(text.rows(), 1, 1 + ROWS_LOOKED_AT))
     _refuse_numbers_as_names(header[0], first_rows)
     numeric = [j for j, name in enumerate(header) if j and name not in options.ignore_columns]
-    plan = Plan(text, kind, header, first_line, orientation, numeric)
-    if orientation == "rows":
-        plan.label_columns = [header.index(name) for name in options.label_columns]
-        numeric = [j for j in numeric if j not in plan.label_columns]
-        plan.text_columns = [j for j in numeric if _is_text(j, first_rows)]
-        plan.numeric = [j for j in numeric if j not in plan.text_columns]
+    if side == "columns":
+        plan = Plan(
+            text, header, first_line, side, numeric, label_rows=frozenset(options.label_columns)
+        )
     else:
-        plan.label_rows = frozenset(options.label_columns)
+        check_named(options, "label_columns", header[1:])
+        labels = [header.index(name) for name in options.label_columns]
+        texts = [j for j in numeric if j not in labels and _is_text(j, first_rows)]
+        numeric = [j for j in numeric if j not in {*labels, *texts}]
+        plan = Plan(text, header, first_line, side, numeric, texts, labels)
     if not plan.numeric:
         list(_rows(plan))  # what is wrong with a row tells more
         raise TableError("there is no column of numbers")
-    return Source(kind, orientation, partial(read_plan, plan), why)
+    read = samples_in_columns if side == "columns" else _samples_in_rows
+    return Source(text.kind, side, partial(read, plan), why)
 
 
 def read_header(text: TextFile) -> tuple[list[str], int]:
@@ -84,7 +82,7 @@ def read_header(text: TextFile) -> tuple[list[str], int]:
     line, header = next(text.rows(), (0, []))
     refuse(not header, "holds no header; a table has a header and rows")
     if len(header) < 2:
-        raise TableError(f"line {line} {_one_cell_hint(text.dialect.delimiter, header[0])}")
+        raise TableError(f"line {line} {_one_cell_hint(DELIMITERS[text.kind], header[0])}")
     for j, name in enumerate(header):
         problem = name_problem(name) if j or name else None
         refuse(problem, f"header, column {j + 1}: {problem}")
@@ -106,19 +104,21 @@ def _one_cell_hint(delimiter: str, cell: str) -> str:
     )
 
 
-def _refuse_numbers_as_names(heading: str, first_rows: Rows) -> None:
+def _refuse_numbers_as_names(heading: str, first_rows: list[tuple[int, list[str]]]) -> None:
     """Refuse a measurement as the first name, unless the heading says that it is a name."""
-    if first_rows and heading and heading.lower() not in NAME_HEADERS:
-        line, (name, *_) = first_rows[0]
+    for line, (name, *_) in first_rows[:1]:
         refuse(
-            is_number(name) and not name.strip().isdigit(),
+            heading
+            and heading.lower() not in NAME_HEADERS
+            and is_number(name)
+            and not name.strip().isdigit(),
             f"line {line}: the first column holds the names of the rows, but {quoted(name)} is a "
             "measurement; put names first, or, if these are the names, call the column 'name' "
             f"instead of {quoted(heading)}",
         )
 
 
-def _is_text(j: int, rows: Rows) -> bool:
+def _is_text(j: int, rows: list[tuple[int, list[str]]]) -> bool:
     """Tell whether the first cell of a column that is not missing is no number."""
     cells = (row[j] for _, row in rows if j < len(row) and row[j] not in MISSING)
     return not is_number(next(cells, "0"))
@@ -127,28 +127,23 @@ def _is_text(j: int, rows: Rows) -> bool:
 # ---------------------------------------------------------------------------------------- blocks of values
 
 
-def read_plan(plan: Plan) -> Iterator[Table]:
-    """Read the file, checked: in blocks where samples lie in rows, else as one table."""
-    if plan.orientation == "columns":
-        yield from _samples_in_columns(plan)
-        return
+def _samples_in_rows(plan: Plan) -> Iterator[Table]:
+    """Read samples, checked, in blocks of usual size."""
     rows, step = _rows(plan), rows_at_once(len(plan.numeric))
-    features = np.array(plan.header)[plan.numeric]
-    strings = sorted([*plan.text_columns, *plan.label_columns])
-    while True:
-        names, values, texts = list[str](), list[np.ndarray](), list[list[str]]()
-        for row, numbers in islice(rows, step):
-            names.append(row[0])
-            values.append(numbers)
-            texts.append([row[j] for j in strings])
-        if not names:
-            return
-        cells = zip(*texts, strict=True)
-        labels = {plan.header[j]: text_array(list(c)) for j, c in zip(strings, cells, strict=False)}
-        yield Table(np.array(values), np.array(names), features, labels, "rows", plan.kind)
+    features, strings = np.array(plan.header)[plan.numeric], plan.text_columns + plan.label_columns
+    while block := list(islice(rows, step)):
+        texts = {j: text_array([row[j] for row, _ in block]) for j in sorted(strings)}
+        yield Table(
+            np.array([numbers for _, numbers in block]),
+            np.array([row[0] for row, _ in block]),
+            features,
+            {plan.header[j]: column for j, column in texts.items()},
+            "rows",
+            plan.text.kind,
+        )
 
 
-def _samples_in_columns(plan: Plan) -> Iterator[Table]:
+def samples_in_columns(plan: Plan) -> Iterator[Table]:
     """Read all features, and the rows that are labels, for one table."""
     features, values, labels = list[str](), list[np.ndarray](), dict(plan.labels)
     for row, numbers in _rows(plan):
@@ -167,7 +162,8 @@ def _samples_in_columns(plan: Plan) -> Iterator[Table]:
     refuse(absent, f"label_columns names {absent}, which is none of its rows")
     if features:
         samples = np.array(plan.header)[plan.numeric]
-        yield Table(np.array(values).T, samples, np.array(features), labels, "columns", plan.kind)
+        kind, X = plan.text.kind, np.array(values).T
+        yield Table(X, samples, np.array(features), labels, "columns", kind)
 
 
 def _rows(plan: Plan) -> Iterator[tuple[list[str], np.ndarray]]:
@@ -184,12 +180,11 @@ def _rows(plan: Plan) -> Iterator[tuple[list[str], np.ndarray]]:
             continue
         numbers = read_numbers(list(compress(row, are_numeric)))
         if numbers is None:
-            raise _wrong_number(plan, row, f"line {line}")
+            raise _wrong_number(plan, row, line)
         for j in plan.text_columns:
             if problem := text_problem(row[j]):
-                cell = f"line {line}, column {quoted(plan.header[j])}: {quoted(row[j])}"
                 cure = "correct it, or name the column in label_columns or ignore_columns"
-                raise TableError(f"{cell} {problem}; {cure}")
+                raise _wrong_cell(plan, row, line, j, f"{problem}; {cure}")
         yield row, numbers
 
 
@@ -197,17 +192,17 @@ def check_width(text: TextFile, header: list[str], row: list[str], line: int) ->
     """Refuse a row with fewer or more cells than the header."""
     if len(row) == len(header):
         return
-    hint = "check the line"
-    if len(row) == len(header) + 1 and not row[-1]:
+    hint, is_longer = "check the line", len(row) == len(header) + 1
+    if is_longer and not row[-1]:
         hint = "the line ends with a separator too many"
-    elif len(row) == len(header) + 1 and text.dialect.delimiter == "\t":
+    elif is_longer and DELIMITERS[text.kind] == "\t":
         hint = "if R wrote the file, write it with col.names=NA so that the first column has a name"
-    elif text.dialect.delimiter == ",":
+    elif DELIMITERS[text.kind] == ",":
         hint = "check the line for decimal commas and unquoted commas"
     raise TableError(f"line {line} has {len(row)} cells, the header has {len(header)}; {hint}")
 
 
-def _wrong_number(plan: Plan, row: list[str], where: str) -> TableError:
+def _wrong_number(plan: Plan, row: list[str], line: int) -> TableError:
     """Name the first cell of a row that is neither a number nor missing."""
     j = next(j for j in plan.numeric if number_problem(row[j]))
     cure = "a column that is no feature goes into label_columns or ignore_columns"
@@ -216,5 +211,9 @@ def _wrong_number(plan: Plan, row: list[str], where: str) -> TableError:
             f"a column that is no sample goes into ignore_columns ({quoted(plan.header[j])}), "
             f"a row that is a label into label_columns ({quoted(row[0])})"
         )
-    cell = f"{where}, column {quoted(plan.header[j])}: {quoted(row[j])}"
-    return TableError(f"{cell} is not a usable number; {number_problem(row[j])}; {cure}")
+    problem = f"is not a usable number; {number_problem(row[j])}; {cure}"
+    return _wrong_cell(plan, row, line, j, problem)
+
+
+def _wrong_cell(plan: Plan, row: list[str], line: int, j: int, problem: str) -> TableError:
+    return TableError(f"line {line}, column {quoted(plan.header[j])}: {quoted(row[j])} {problem}")

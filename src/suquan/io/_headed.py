@@ -5,21 +5,22 @@ samples, which become labels. `reading` opens both; `_delimited` reads the table
 """
 
 import csv
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from suquan.io._cells import label_array
-from suquan.io._delimited import Plan, read_header, read_plan
+from suquan.io._delimited import Plan, read_header, samples_in_columns
 from suquan.io._errors import TableError, one_line, quoted, refuse
 from suquan.io._source import ReadOptions, Source
-from suquan.io._text import TextFile
+from suquan.io._table import Table
+from suquan.io._text import TextFile, label_array
 
 BEGIN = "!series_matrix_table_begin"
 END = "!series_matrix_table_end"
 
 
-def open_gct(text: TextFile, kind: str, options: ReadOptions) -> Source:
+def open_gct(text: TextFile, options: ReadOptions) -> Source:
     """Open a GCT file; of version 1.3 the values are read, and what describes samples and features is not."""
     lines = text.lines()
     version, sizes = next(lines, "").strip(), next(lines, "").split()
@@ -39,29 +40,37 @@ def open_gct(text: TextFile, kind: str, options: ReadOptions) -> Source:
         f"line 2 announces {n_samples} samples after {first} other columns, "
         f"the header has {len(header)} columns",
     )
-    plan = _plan(text, kind, header, line + n_labels, first, options)
+    plan = _plan(text, header, line + n_labels, first, options)
     plan.announced_rows = n_features
-    return Source(kind, "columns", partial(read_plan, plan), label_names=())
+
+    def tables() -> Iterator[Table]:
+        if version == "#1.3" and n_columns + n_labels:
+            unread = f"its {n_labels} rows about samples and {n_columns} columns about features"
+            cure = "take labels from a label file (read_labels)"
+            warnings.warn(
+                f"{text.path}: of a GCT file 1.3 {unread} are not read; {cure}.", stacklevel=2
+            )
+        yield from samples_in_columns(plan)
+
+    return Source(text.kind, "columns", tables, label_names=())
 
 
-def open_series_matrix(text: TextFile, kind: str, options: ReadOptions) -> Source:
+def open_series_matrix(text: TextFile, options: ReadOptions) -> Source:
     """Open a series matrix file."""
     lines, skip = _sample_lines(text)
     text = replace(text, skip=skip, end=END)
     header, line = read_header(text)
-    plan = _plan(text, kind, header, line, 1, options)
-    labels = _labels(_sample_cells(lines, header))
-    of_columns = {name: [cells[j - 1] for j in plan.numeric] for name, cells in labels.items()}
-    plan.labels = {name: label_array(cells) for name, cells in of_columns.items()}
-    return Source(kind, "columns", partial(read_plan, plan), label_names=list(plan.labels))
+    plan = _plan(text, header, line, 1, options)
+    for name, cells in _labels(_sample_cells(lines, header)).items():
+        plan.labels[name] = label_array([cells[j - 1] for j in plan.numeric])
+    read = partial(samples_in_columns, plan)
+    return Source(text.kind, "columns", read, label_names=list(plan.labels))
 
 
-def _plan(
-    text: TextFile, kind: str, header: list[str], line: int, first: int, options: ReadOptions
-) -> Plan:
+def _plan(text: TextFile, header: list[str], line: int, first: int, options: ReadOptions) -> Plan:
     numeric = [j for j in range(first, len(header)) if header[j] not in options.ignore_columns]
     refuse(not numeric, "there is no column of values")
-    return Plan(text, kind, header, line, "columns", numeric)
+    return Plan(text, header, line, "columns", numeric)
 
 
 def _sample_lines(text: TextFile) -> tuple[list[tuple[int, list[str]]], int]:

@@ -11,15 +11,13 @@ SUFFIXES = {
     ".tsv": "tsv",
     ".tab": "tsv",
     ".txt": "tsv",
+    ".gct": "gct",
     ".parquet": "parquet",
     ".pq": "parquet",
-    ".gct": "gct",
-    ".h5ad": "h5ad",
-    ".npz": "npz",
+    **{f".{kind}": kind for kind in ("h5ad", "npz", "npy", "zarr")},
 }
-ARRAYS = (".npy", ".zarr")  # see suquan.io.blocks
 TEXT_KINDS = ("csv", "tsv", "gct", "series_matrix")
-KNOWN = ".csv, .tsv, .txt, .gct (each also .gz), .parquet, .h5ad, .npz"
+KNOWN = ".csv, .tsv, .txt, .gct (each also .gz), .parquet, .h5ad, .npz, .npy, .zarr"
 
 # First bytes of files that are often given a wrong name.
 SIGNATURES = {
@@ -39,10 +37,7 @@ SIGNATURES = {
 def kind_of_name(path: Path) -> tuple[str, bool]:
     """Find the kind by the suffixes of the file's name, and whether it is compressed with gzip."""
     gzipped = path.suffix.lower() == ".gz"
-    suffix = (path.with_suffix("") if gzipped else path).suffix.lower()
-    kind = SUFFIXES.get(suffix, "")
-    where = "arrays are opened in blocks, by suquan.io.open_blocks, and written by write_blocks"
-    refuse(suffix in ARRAYS, where)
+    kind = SUFFIXES.get((path.with_suffix("") if gzipped else path).suffix.lower(), "")
     known = kind in TEXT_KINDS or (kind and not gzipped)
     refuse(not known, f"the kind of table follows from the name; known are {KNOWN}")
     return kind, gzipped
@@ -52,6 +47,10 @@ def kind_of_file(path: Path) -> tuple[str, bool]:
     """Find the kind of an existing file, and whether it is compressed; tabs may make a series matrix."""
     kind, gzipped = kind_of_name(path)
     refuse_device(path)
+    if kind == "zarr":
+        refuse(not path.exists(), "there is no such folder; check the path")
+        refuse(not path.is_dir(), "a zarr store is a folder, this is a file; unpack it")
+        return kind, False
     with path.open("rb") as file:
         start = file.read(8)
     refuse(not start, "the file is empty; a table has a header and rows")

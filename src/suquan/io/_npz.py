@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 
 from suquan.io._errors import file_errors, listed, quoted, refuse
 from suquan.io._source import ReadOptions, Source
-from suquan.io._table import Table, check_matrix, decode_names
+from suquan.io._table import Table, check_matrix, decode_names, made_up_names
 
 NAMES = {"samples": ("samples", "sample_names"), "features": ("features", "feature_names")}
 TAKEN = {"X", *NAMES["samples"], *NAMES["features"]}
@@ -32,7 +32,6 @@ def open_npz(path: Path, kind: str, options: ReadOptions) -> Source:
         refuse("X" not in found, f"a table in an npz file is its array 'X'; {has}")
         shape, dtype = found["X"]
         check_matrix(shape, dtype, "X")
-        names = [_names(archive, found, what, n) for what, n in zip(NAMES, shape, strict=True)]
     # Every further array with one number or text per sample is a label.
     labels = [
         name
@@ -43,9 +42,10 @@ def open_npz(path: Path, kind: str, options: ReadOptions) -> Source:
     ]
 
     def tables() -> Iterator[Table]:
-        with file_errors(path, Exception), zipfile.ZipFile(path) as archive:
-            columns = {name: _read(archive, name) for name in labels}
-            yield Table(_read(archive, "X"), names[0], names[1], columns, "rows", kind)
+        with file_errors(path, Exception), np.load(path, allow_pickle=False) as archive:
+            names = [_names(archive, found, what, n) for what, n in zip(NAMES, shape, strict=True)]
+            columns = {name: archive[name] for name in labels}
+            yield Table(archive["X"], names[0], names[1], columns, "rows", kind)
 
     return Source(kind, "rows", tables, label_names=labels)
 
@@ -70,35 +70,24 @@ def _headers(archive: zipfile.ZipFile) -> Iterator[tuple[str, tuple[tuple[int, .
         yield info.filename.removesuffix(".npy"), (shape, dtype)
 
 
-def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(name + ".npy") as file:
-        array = npy.read_array(file, allow_pickle=False)
-        # Past the end zipfile compares the checksum.
-        refuse(file.read(1), f"{name} is longer than its header says; the file is damaged")
-    return array
-
-
-def _names(archive: zipfile.ZipFile, found: dict[str, Any], what: str, n: int) -> np.ndarray:
+def _names(archive: Any, found: dict[str, Any], what: str, n: int) -> np.ndarray:
     key = next((key for key in NAMES[what] if key in found), None)
     if key is None:
-        return np.array([f"{what.removesuffix('s')}_{i}" for i in range(1, n + 1)])
+        return np.array(made_up_names(what.removesuffix("s"), 0, n))
     shape, dtype = found[key]
     refuse(shape != (n,), f"{quoted(key)} has shape {shape}, X asks for ({n},)")
     refuse(dtype.kind not in "SUiu", f"{quoted(key)} must hold text, not {dtype}")
-    names = _read(archive, key)
-    return decode_names(names) if dtype.kind == "S" else names.astype(str)
+    return decode_names(archive[key]) if dtype.kind == "S" else archive[key].astype(str)
 
 
-def write_npz(table: Table, path: Path) -> None:
+def write_npz(path: Path, table: Table, *_: Any) -> None:
     """Write a table; the same table gives the same bytes on any day."""
     for name in table.labels:
         is_taken = name in TAKEN or "/" in name or "\\" in name
         refuse(is_taken, f"{quoted(name)} cannot name a label in an npz file; rename it")
     X = np.ascontiguousarray(table.values)
     arrays = {"X": X, "features": table.feature_names, "samples": table.sample_names}
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in {**arrays, **table.labels}.items():
-            info = zipfile.ZipInfo(name + ".npy", date_time=(1980, 1, 1, 0, 0, 0))
-            info.compress_type = zipfile.ZIP_DEFLATED
-            with archive.open(info, "w", force_zip64=True) as file:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 npy.write_array(file, array, allow_pickle=False)

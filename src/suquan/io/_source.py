@@ -27,11 +27,22 @@ class ReadOptions:
     """What the caller of a reader asked for; `features` are the names or the number of those expected."""
 
     samples: str = "auto"
-    sample_names: frozenset[str] | None = None
-    label_columns: tuple[str, ...] = ()
-    ignore_columns: tuple[str, ...] = ()
+    sample_names: Iterable[str] | None = None
+    label_columns: Iterable[str] = ()
+    ignore_columns: Iterable[str] = ()
     layer: str | None = None
     features: frozenset[str] | int | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples not in ("auto", "rows", "columns"):
+            raise ValueError(f"samples must be 'auto', 'rows' or 'columns', got {self.samples!r}")
+        for name in ("label_columns", "ignore_columns"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise ValueError(f"{name} takes several names; write [{given!r}]")
+            object.__setattr__(self, name, tuple(dict.fromkeys(given)))
+        if self.sample_names is not None:
+            object.__setattr__(self, "sample_names", frozenset(map(str, self.sample_names)))
 
     def in_terms_of(self, header: Collection[str]) -> "ReadOptions":
         """Name the columns as the header does, which may differ by case and outer blanks."""
@@ -40,7 +51,28 @@ class ReadOptions:
         return replace(self, label_columns=labels, ignore_columns=ignored)
 
 
-@dataclass
+def check_named(options: ReadOptions, option: str, columns: list[str]) -> None:
+    """Refuse names of columns that are not there."""
+    absent = [name for name in getattr(options, option) if name not in columns]
+    where = f"which is none of its columns ({listed(columns)})"
+    refuse(absent, f"{option} names {listed(absent)}, {where}")
+
+
+def check_layer(options: ReadOptions, kind: str) -> None:
+    """Refuse a layer where there are none."""
+    place = f"layers are a part of h5ad and zarr files, not of {kind}"
+    refuse(options.layer is not None and kind not in ("h5ad", "zarr"), f"{place}; leave layer out")
+
+
+def check_labels(options: ReadOptions, names: Collection[str] | None) -> None:
+    """Refuse labels that are not there, where those that are there are known."""
+    if names is not None:
+        named = options.in_terms_of(names).label_columns
+        absent = listed([name for name in named if name not in names])
+        refuse(absent, f"there is no label {absent}; there is {listed(names) or 'none'}")
+
+
+@dataclass(frozen=True)
 class Source:
     """An opened table."""
 
@@ -63,36 +95,37 @@ def choose_orientation(
         return options.samples, "as given"
     columns = [name for name in header[1:] if name not in options.ignore_columns]
     rows = cache(lambda: list(row_names()))
-    if options.sample_names is not None:
-        return _by_sample_names(options.sample_names, rows(), columns)
 
-    def votes(described: Collection[str] | int | None) -> tuple[int, int]:
-        """How much speaks for samples in rows and in columns, by what describes each sample."""
-        if isinstance(described, int):
-            return len(columns) == described, len(rows()) == described
-        names = set(described or ())
-        across = len(names.intersection(columns))
-        return across, len(names.intersection(rows())) if across < len(names) else 0
+    def votes(names: Iterable[str]) -> tuple[int, int]:
+        """How many of the names are columns, and how many are rows."""
+        return len(set(names).intersection(columns)), len(set(names).intersection(rows()))
 
-    words = {word.removesuffix("s") for word in re.split("[^a-z]+", header[0].lower())}
-    number_of = "number" if isinstance(options.features, int) else "names"
-    evidence: dict[str, Callable[[], tuple[int, int]]] = {
-        f"{number_of} of the model's features": lambda: votes(options.features),
-        "names of the labels": lambda: votes(options.label_columns),
-        f"heading {header[0]!r}": lambda: (len(words & SAMPLE_WORDS), len(words & FEATURE_WORDS)),
-    }
-    for what, count in evidence.items():
-        for_rows, for_columns = count()
+    def evidence() -> Iterator[tuple[str, tuple[int, int]]]:
+        """What speaks for samples in rows and in columns; the names of the rows take a pass over the file."""
+        if options.sample_names is not None:
+            for_columns, for_rows = votes(options.sample_names)
+            yield "names of the samples", (for_rows, for_columns)
+            raise _no_sample_matches(options.sample_names, rows(), columns, for_rows)
+        if isinstance(options.features, int):
+            counts = len(columns) == options.features, len(rows()) == options.features
+            yield "number of the model's features", counts
+        elif options.features is not None:
+            yield "names of the model's features", votes(options.features)
+        if options.label_columns:
+            yield "names of the labels", votes(options.label_columns)
+        words = {word.removesuffix("s") for word in re.split("[^a-z]+", header[0].lower())}
+        yield f"heading {header[0]!r}", (len(words & SAMPLE_WORDS), len(words & FEATURE_WORDS))
+
+    for what, (for_rows, for_columns) in evidence():
         if for_rows != for_columns:
             return "rows" if for_rows > for_columns else "columns", f"chosen by the {what}"
-    n, p = len(rows()), len(columns)
+    n, p, features = len(rows()), len(columns), options.features
     if 1 in (n, p):
         side = "row" if n == 1 else "column"
         return f"{side}s", f"as in every table of one {side}"
-    names = [*rows(), *columns]
-    if isinstance(options.features, frozenset) and options.features.isdisjoint(names):
+    if isinstance(features, frozenset) and features.isdisjoint([*rows(), *columns]):
         sides = f"{listed(rows()[:1])} in its rows and {listed(columns[:1])} in its columns"
-        raise TableError(no_feature_matches(sorted(options.features), names, sides))
+        raise TableError(no_feature_matches(sorted(features), [*rows(), *columns], sides))
     raise TableError(
         f"cannot tell whether samples are rows or columns; give samples='rows' for {n:,} samples "
         f"({listed(rows(), 2)}) of {p:,} features ({listed(columns, 2)}), or samples='columns' for {p:,} "
@@ -100,17 +133,15 @@ def choose_orientation(
     )
 
 
-def _by_sample_names(
-    wanted: frozenset[str], rows: list[str], columns: list[str]
-) -> tuple[str, str]:
-    for_rows, for_columns = (len(wanted.intersection(names)) for names in (rows, columns))
-    if for_rows != for_columns:
-        side = "rows" if for_rows > for_columns else "columns"
-        return side, "chosen by the names of the samples"
-    both = f"{for_rows} of the wanted samples name rows and as many columns"
-    refuse(for_rows, f"{both}; give samples='rows' or samples='columns'")
-    some = f"{len(wanted)} wanted samples ({listed(sorted(wanted), 3)})"
+def _no_sample_matches(
+    wanted: Iterable[str], rows: list[str], columns: list[str], n_found: int
+) -> TableError:
+    if n_found:
+        both = f"{n_found} of the wanted samples name rows and as many columns"
+        return TableError(f"{both}; give samples='rows' or samples='columns'")
+    wanted = sorted(wanted)
+    some = f"{len(wanted)} wanted samples ({listed(wanted, 3)})"
     sides = f"names a row ({listed(rows, 3)}) or a column ({listed(columns, 3)})"
     cure = "check that both files use the same sample names"
-    hint = spelling_hint(sorted(wanted), [*rows, *columns])
-    raise TableError("; ".join(filter(None, [f"none of the {some} {sides}", hint, cure])))
+    hint = spelling_hint(wanted, [*rows, *columns])
+    return TableError("; ".join(filter(None, [f"none of the {some} {sides}", hint, cure])))

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,8 +30,8 @@ class Table:
     orientation : {"rows", "columns"}, default="rows"
         Where the samples lie in the file. ``values`` has them in rows in either case.
     kind : str, default="csv"
-        Kind of the file: ``"csv"``, ``"tsv"``, ``"parquet"``, ``"gct"``, ``"series_matrix"``, ``"h5ad"`` or
-        ``"npz"``.
+        Kind of the file: ``"csv"``, ``"tsv"``, ``"parquet"``, ``"gct"``, ``"series_matrix"``, ``"h5ad"``,
+        ``"zarr"``, ``"npz"`` or ``"npy"``.
 
     Examples
     --------
@@ -49,12 +49,19 @@ class Table:
     kind: str = "csv"
 
     def __post_init__(self):
-        _set = object.__setattr__
-        _set(self, "values", as_values(self.values))
-        _set(self, "sample_names", as_names(self.sample_names, "sample"))
-        _set(self, "feature_names", as_names(self.feature_names, "feature"))
-        _set(self, "labels", as_labels(self.labels, len(self.sample_names)))
-        shape = (len(self.sample_names), len(self.feature_names))
+        samples, features = (
+            as_names(getattr(self, f"{what}_names"), what) for what in ("sample", "feature")
+        )
+        shape = len(samples), len(features)
+        labels = {
+            str(name): as_label(column, str(name), shape[0]) for name, column in self.labels.items()
+        }
+        self.__dict__.update(
+            values=as_values(self.values),
+            sample_names=samples,
+            feature_names=features,
+            labels=labels,
+        )
         problem = f"values have shape {self.values.shape}, the names ask for {shape}"
         refuse(self.values.shape != shape, problem)
         is_side = self.orientation in ("rows", "columns")
@@ -97,6 +104,11 @@ def join_tables(tables: Sequence[Table]) -> Table:
 def turned(table: Table) -> Table:
     """Make features of the samples, and samples of the features; without labels."""
     return Table(table.values.T, table.feature_names, table.sample_names, kind=table.kind)
+
+
+def made_up_names(what: str, start: int, stop: int) -> list[str]:
+    """Number samples or features that have no names, from ``sample_1`` on."""
+    return [f"{what}_{i}" for i in range(start + 1, stop + 1)]
 
 
 def header_of(table: Table, first: str) -> list[str]:
@@ -191,31 +203,20 @@ def no_feature_matches(wanted: Sequence[str], names: Sequence[str], found: str) 
     return "; ".join(filter(None, [told, known, hint, "give the features the model's names"]))
 
 
-def as_labels(labels: Mapping, n_samples: int) -> dict[str, np.ndarray]:
-    """Make label columns text or float64 arrays, one entry per sample."""
-    columns = {}
-    for name, column in labels.items():
-        problem = name_problem(str(name))
-        refuse(problem, f"label names: {problem}")
-        column = as_label_column(column, str(name))
-        told = f"has {len(column)} entries for {n_samples} samples"
-        refuse(len(column) != n_samples, f"label {quoted(name)} {told}")
-        columns[str(name)] = column
-    return columns
-
-
-def as_label_column(column, name: str) -> np.ndarray:
-    """Make one label column: numbers and booleans as float64, bytes and text as text."""
-    column = np.asarray(column)
-    ndim = column.ndim
-    refuse(ndim != 1, f"label {quoted(name)} must be one-dimensional, not {ndim}")
+def as_label(column, name: str, n_samples: int) -> np.ndarray:
+    """Make a label column: numbers and booleans as float64, bytes and text as text, one per sample."""
+    column, problem, called = np.asarray(column), name_problem(name), f"label {quoted(name)}"
+    refuse(problem, f"label names: {problem}")
+    refuse(column.ndim != 1, f"{called} must be one-dimensional, not {column.ndim}")
+    counts = f"has {len(column)} entries for {n_samples} samples"
+    refuse(len(column) != n_samples, f"{called} {counts}")
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)
     if column.dtype.kind == "S":
         return decode_names(column)
-    if column.dtype.kind in "UTO" and all(isinstance(entry, str) for entry in column.tolist()):
-        return column.astype(str)
-    raise TableError(f"label {quoted(name)} holds neither numbers nor text ({column.dtype})")
+    is_text = column.dtype.kind in "UTO" and all(isinstance(cell, str) for cell in column.tolist())
+    refuse(not is_text, f"{called} holds neither numbers nor text ({column.dtype})")
+    return column.astype(str)
 
 
 def decode_names(names: np.ndarray) -> np.ndarray:

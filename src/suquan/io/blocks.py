@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from suquan._blocks import is_dask_array
 from suquan._dask.collections import check_row_blocks, iter_computed
-from suquan.files.disk import refuse_device, replaced
-from suquan.io._errors import TableError, file_errors, listed, refuse, require
+from suquan.io._anndata import AnnDataMatrix
+from suquan.io._errors import file_errors, refuse, require
 from suquan.io._kinds import SUFFIXES, kind_of_file
-from suquan.io._matrices import AnnDataMatrix, Matrix, NpyMatrix
+from suquan.io._matrices import Matrix, NpyMatrix
 from suquan.io._parquet import ParquetMatrix
-from suquan.io._source import ReadOptions
-from suquan.io._table import Table, as_names
-from suquan.io.writing import TableWriter, check_destination
+from suquan.io._source import ReadOptions, check_labels, check_layer
+from suquan.io._table import Table, as_names, made_up_names
+from suquan.io.writing import TableWriter
 
 IN_BLOCKS = ".npy, .zarr, .parquet, .h5ad"
 MATRICES: dict[str, Any] = {
@@ -87,14 +87,14 @@ class BlockTable:
         """Names of some samples; ``sample_1`` and so on where the file has none."""
         if self.sample_names is not None:
             return self.sample_names[start:stop]
-        return np.array([f"sample_{i}" for i in range(start + 1, stop + 1)])
+        return np.array(made_up_names("sample", start, stop))
 
     @property
     def column_names(self) -> np.ndarray:
         """Names of the features; ``feature_1`` and so on where the file has none."""
         if self.feature_names is not None:
             return self.feature_names
-        return np.array([f"feature_{j}" for j in range(1, self.n_features + 1)])
+        return np.array(made_up_names("feature", 0, self.n_features))
 
     def __repr__(self) -> str:
         return (
@@ -193,15 +193,10 @@ def open_block_table(
     >>> table.sample_names.tolist()
     ['s1', 's2']
     """
-    options = ReadOptions("rows", None, tuple(label_columns), tuple(ignore_columns), layer)
-    matrix = _open(path, options)
+    matrix = _open(path, ReadOptions("rows", None, label_columns, ignore_columns, layer))
     with file_errors(path):
-        has_none = matrix.kind == "npy" and options.ignore_columns
-        refuse(has_none, "an array has no columns to ignore; leave ignore_columns out")
         samples, features, labels = matrix.names()
-        named = options.in_terms_of(labels).label_columns
-        absent = listed([name for name in named if name not in labels][:1])
-        refuse(absent, f"there is no label {absent}; there is {listed(labels) or 'none'}")
+        check_labels(matrix.options, labels)
         values = _blocks(matrix, rows_per_block)
         return BlockTable(values, samples, features, labels, matrix.kind)  # type: ignore[arg-type]
 
@@ -209,16 +204,15 @@ def open_block_table(
 def _open(given: str | os.PathLike, options: ReadOptions) -> Matrix:
     path = Path(given).resolve()
     require("dask.array", "dask", "opening files in blocks")
-    kind = path.suffix.lower().removeprefix(".")
     with file_errors(given):
-        if f".{kind}" in SUFFIXES:
-            kind, _ = kind_of_file(path)
-        refuse_device(path)
-        kind = "zarr" if path.is_dir() else kind
+        kind = SUFFIXES.get(path.suffix.lower(), "")
+        if kind:
+            kind_of_file(path)
         cure = "convert it, for instance with read_table and write_table"
         works = f"cannot be opened in blocks, which works for {IN_BLOCKS}"
         refuse(kind not in MATRICES, f"{works}; {cure}")
-        matrix = MATRICES[kind].open(path, options)
+        check_layer(options, kind)
+        matrix = MATRICES[kind].open(path, kind, options)
         stored = "is stored by feature (CSC), so that no block of samples can be read"
         refuse(matrix.by_feature, f"{stored}; convert it to CSR and write it again")
     return matrix
@@ -228,10 +222,11 @@ def _blocks(matrix: Matrix, rows_per_block: int | None) -> Any:
     import dask.array as da
     from dask.base import tokenize
 
-    is_count = isinstance(rows_per_block, int | np.integer) and rows_per_block >= 1
-    if rows_per_block is not None and not is_count:
-        raise ValueError(f"rows_per_block must be an integer of at least 1; got {rows_per_block!r}")
-    bounds = matrix.row_bounds(rows_per_block)
+    bounds, n, rows = list(matrix.bounds), matrix.shape[0], rows_per_block
+    if rows is not None:
+        if not isinstance(rows, int | np.integer) or rows < 1:
+            raise ValueError(f"rows_per_block must be an integer of at least 1; got {rows!r}")
+        bounds = [*range(0, n, rows), n]
     plan = np.column_stack([bounds[:-1], bounds[1:]])
     steps = da.from_array(plan, chunks=(1, 2), name=f"rows-{tokenize(matrix, plan)}")
     return steps.map_blocks(
@@ -258,7 +253,7 @@ def write_blocks(values: Any, path: str | os.PathLike) -> Path:
     values : dask array of shape (n_samples, n_features), or BlockTable
         Names and labels of a table go into the file, but for npy, which has no place for them.
     path : str or path-like
-        ``.npy``, ``.zarr`` as AnnData writes it, or any kind that :func:`write_table` knows.
+        Any kind that :func:`write_table` knows; ``.zarr`` as AnnData writes it.
 
     Returns
     -------
@@ -283,39 +278,12 @@ def write_blocks(values: Any, path: str | os.PathLike) -> Path:
                 "array with numpy.save."
             )
         table = BlockTable(values)
-    table = replace(table, values=check_row_blocks(table.values))
-    check_block_destination(path)
-    (_write_npy if path.suffix.lower() == ".npy" else _write_table)(table, path)
-    return path
-
-
-def check_block_destination(path: Path) -> None:
-    """Refuse a place that cannot be written to, before the work begins."""
-    kind = path.suffix.lower()
-    if kind not in (".npy", ".zarr"):
-        TableWriter(path)
-        return
-    with file_errors(path):
-        if kind == ".npy" or not path.exists():
-            check_destination(path)
-        elif not any((path / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup")):
-            raise TableError("is there and is no zarr; give another name, or remove it")
-
-
-def _write_npy(table: BlockTable, path: Path) -> None:
-    X = table.values
-    with file_errors(path), replaced(path) as hidden:
-        out = np.lib.format.open_memmap(hidden, "w+", X.dtype.newbyteorder("<"), X.shape)
-        for start, values in iter_computed(X):
-            out[start : start + len(values)] = values
-        out.flush()
-
-
-def _write_table(table: BlockTable, path: Path) -> None:
+    values = check_row_blocks(table.values)
     with TableWriter(path) as writer:
-        for start, values in iter_computed(table.values):
-            stop = start + len(values)
+        for start, block in iter_computed(values):
+            stop = start + len(block)
             labels = {name: column[start:stop] for name, column in table.labels.items()}
             if stop > start:
                 names = table.sample_names_of(start, stop)
-                writer.write(Table(values, names, table.column_names, labels))
+                writer.write(Table(block, names, table.column_names, labels))
+    return path

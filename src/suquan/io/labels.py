@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from suquan.io._cells import is_plain_number, number_problem, text_array
 from suquan.io._delimited import check_width, read_header
 from suquan.io._errors import TableError, file_errors, listed, quoted, refuse
 from suquan.io._kinds import kind_of_file
 from suquan.io._table import Table, match_name, name_problem, repeated_names, spelling_hint
-from suquan.io._text import DIALECTS, TextFile
+from suquan.io._text import TextFile, is_plain_number, number_problem, text_array
 
 # As `_key` folds them: marks of missing labels, and what tells whether an event came.
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "unknown", "notavailable", "-", "?"}
@@ -82,7 +81,7 @@ def read_labels(path: str | os.PathLike, *, sample_column: str | None = None) ->
         kind, gzipped = kind_of_file(Path(path))
         is_read = kind in ("csv", "tsv")
         refuse(not is_read, f"labels are read from CSV and TSV files, this is {kind}")
-        text = TextFile(Path(path), gzipped, DIALECTS[kind])
+        text = TextFile(Path(path), gzipped, kind)
         header, _ = read_header(text)
         wanted = f"there is no column {quoted(sample_column)} for the sample names"
         named = header[0] if sample_column is None else match_name(sample_column, header)

@@ -6,30 +6,40 @@ Every kind is opened as a `Source` by the function of its format; here its block
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from suquan.io._cells import label_array
+from suquan.io._anndata import AnnDataMatrix
 from suquan.io._delimited import open_delimited
 from suquan.io._errors import TableError, file_errors, listed, quoted, refuse
 from suquan.io._headed import open_gct, open_series_matrix
-from suquan.io._kinds import kind_of_file
-from suquan.io._matrices import AnnDataMatrix, matrix_tables
+from suquan.io._kinds import TEXT_KINDS, kind_of_file
+from suquan.io._matrices import NpyMatrix, open_table
 from suquan.io._npz import open_npz
 from suquan.io._parquet import open_parquet
-from suquan.io._source import ReadOptions, Source, rows_at_once
+from suquan.io._source import ReadOptions, Source, check_labels, check_layer, rows_at_once
 from suquan.io._table import Table, cut_table, join_tables
-from suquan.io._text import DIALECTS, TextFile
+from suquan.io._text import TextFile, label_array
 
-TEXT_OPENERS = {
+OPENERS: dict[str, Any] = {
     "csv": open_delimited,
     "tsv": open_delimited,
     "gct": open_gct,
     "series_matrix": open_series_matrix,
+    "parquet": open_parquet,
+    "npz": open_npz,
+    "npy": lambda *given: open_table(NpyMatrix.open(*given)),
+    "h5ad": lambda *given: open_table(AnnDataMatrix.open(*given)),
+    "zarr": lambda *given: open_table(AnnDataMatrix.open(*given)),
 }
-OWN_PLACE = {"gct": "columns", "series_matrix": "columns", "h5ad": "rows", "npz": "rows"}
+# Kinds in which the samples have a place of their own.
+OWN_PLACE = {
+    **dict.fromkeys(("gct", "series_matrix"), "columns"),
+    **dict.fromkeys(("h5ad", "zarr", "npz", "npy"), "rows"),
+}
 
 
 def read_table(
@@ -47,7 +57,9 @@ def read_table(
     ----------
     path : str or path-like
         File whose name says its kind: ``.csv``, ``.tsv``, ``.txt`` or ``.gct``, each also with ``.gz``;
-        ``.parquet``; ``.h5ad``; ``.npz``. A ``.txt`` file that begins with ``!`` is a GEO series matrix.
+        ``.parquet``; ``.h5ad``; ``.zarr``, a folder written by AnnData; ``.npz``; ``.npy``, whose samples and
+        features are called ``sample_1``, ``feature_1`` and so on. A ``.txt`` file that begins with ``!`` is a
+        GEO series matrix.
     samples : {"auto", "rows", "columns"}, default="auto"
         Where the samples lie in a CSV, TSV or Parquet file. ``"auto"``: where more of ``sample_names`` are
         found; without ``sample_names``, as ``label_columns`` or the heading of the names say (``sample``,
@@ -61,7 +73,7 @@ def read_table(
     ignore_columns : iterable of str, default=()
         Columns that are not read.
     layer : str or None, default=None
-        h5ad only: the layer to read instead of ``X``.
+        h5ad and zarr only: the layer to read instead of ``X``.
 
     Returns
     -------
@@ -88,7 +100,7 @@ def read_table(
     >>> table.labels["group"].tolist()
     ['case', 'control']
     """
-    options = _options(samples, sample_names, label_columns, ignore_columns, layer)
+    options = ReadOptions(samples, sample_names, label_columns, ignore_columns, layer)
     source = open_source(path, options)
     tables = list(_tables(Path(path), source))
     with file_errors(path):
@@ -111,8 +123,8 @@ def iter_row_blocks(
 ) -> Iterator[Table]:
     r"""Read a table in blocks of samples, with bounded memory.
 
-    Where samples lie in rows of a CSV, TSV, Parquet or h5ad file, memory holds a block, a buffer of a few tens
-    of MiB, and the names. Any other file is read whole.
+    Where samples lie in rows of a CSV, TSV, Parquet, h5ad, zarr or npy file, memory holds a block, a buffer of
+    a few tens of MiB (of Parquet, a row group), and the names. Any other file is read whole.
 
     Parameters
     ----------
@@ -140,23 +152,8 @@ def iter_row_blocks(
     """
     if rows_per_block is not None and rows_per_block < 1:
         raise ValueError(f"rows_per_block must be positive, got {rows_per_block}")
-    options = _options(samples, sample_names, label_columns, ignore_columns, layer)
+    options = ReadOptions(samples, sample_names, label_columns, ignore_columns, layer)
     return _regroup(_tables(Path(path), open_source(path, options)), rows_per_block)
-
-
-def _options(samples, sample_names, label_columns, ignore_columns, layer) -> ReadOptions:
-    if samples not in ("auto", "rows", "columns"):
-        raise ValueError(f"samples must be 'auto', 'rows' or 'columns', got {samples!r}")
-    for name, given in (("label_columns", label_columns), ("ignore_columns", ignore_columns)):
-        if isinstance(given, str):
-            raise ValueError(f"{name} takes several names; write [{given!r}]")
-    return ReadOptions(
-        samples=samples,
-        sample_names=None if sample_names is None else frozenset(map(str, sample_names)),
-        label_columns=tuple(dict.fromkeys(label_columns)),
-        ignore_columns=tuple(dict.fromkeys(ignore_columns)),
-        layer=layer,
-    )
 
 
 def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
@@ -164,30 +161,14 @@ def open_source(path: str | os.PathLike, options: ReadOptions) -> Source:
     path = Path(path)
     with file_errors(path):
         kind, gzipped = kind_of_file(path)
-        has_none = options.layer is not None and kind != "h5ad"
-        refuse(has_none, f"layers are a part of h5ad files, not of {kind}; leave layer out")
+        check_layer(options, kind)
         place = OWN_PLACE.get(kind, options.samples)
         is_elsewhere = options.samples not in ("auto", place)
         refuse(is_elsewhere, f"a {kind} file has its samples in {place}; leave samples out")
-        if kind in TEXT_OPENERS:
-            text = TextFile(path, gzipped, DIALECTS[kind])
-            source = TEXT_OPENERS[kind](text, kind, options)
-        else:
-            source = OPENERS[kind](path, kind, options)
-        if source.label_names is not None:
-            named = options.in_terms_of(source.label_names).label_columns
-            absent = listed(name for name in named if name not in source.label_names)
-            found = listed(source.label_names) or "none"
-            refuse(absent, f"there is no label {absent}; there is {found}")
+        given: Any = (path, kind) if kind not in TEXT_KINDS else (TextFile(path, gzipped, kind),)
+        source = OPENERS[kind](*given, options)
+        check_labels(options, source.label_names)
     return source
-
-
-def _open_h5ad(path: Path, kind: str, options: ReadOptions) -> Source:
-    matrix = AnnDataMatrix.open(path, options)
-    return Source(kind, "rows", partial(matrix_tables, matrix), label_names=list(matrix.names()[2]))
-
-
-OPENERS = {"h5ad": _open_h5ad, "npz": open_npz, "parquet": open_parquet}
 
 
 def _tables(path: Path, source: Source) -> Iterator[Table]:
@@ -213,17 +194,17 @@ def _tables(path: Path, source: Source) -> Iterator[Table]:
 def _regroup(tables: Iterator[Table], n_rows: int | None) -> Iterator[Table]:
     """Cut blocks anew, with n_rows samples in all but the last."""
     waiting: list[Table] = []
-    count = 0
+    missing = 0  # samples that the next block waits for
     for table in tables:
-        waiting.append(table)
-        count += table.n_samples
         size = n_rows or rows_at_once(table.n_features)
-        if count >= size:
-            joined, end = join_tables(waiting), count - count % size
-            for start in range(0, end, size):
-                yield _contiguous(cut_table(joined, start, start + size))
-            waiting, count = [cut_table(joined, end, count)], count - end
-    if count:
+        ends = [0, *range(missing or size, table.n_samples + 1, size)]
+        for start, end in pairwise(ends):
+            yield _contiguous(join_tables([*waiting, cut_table(table, start, end)]))
+            waiting = []
+        rest = cut_table(table, ends[-1], table.n_samples)
+        waiting += [rest] if rest.n_samples else []
+        missing = size - sum(part.n_samples for part in waiting)
+    if waiting:
         yield _contiguous(join_tables(waiting))
 
 
