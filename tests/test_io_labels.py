@@ -311,3 +311,9 @@ def test_the_papers_labels_of_gse2034():
     labels = survival_labels(time, event, 6 * 365.25)
     assert (labels.n_event, labels.n_event_free, labels.n_censored) == (104, 167, 15)
     assert labels.n_missing == 0
+
+
+@pytest.mark.parametrize("cell", ["N/A", "unknown", "not available", "?", "-"])
+def test_a_mark_of_a_missing_label_is_no_control(cell):
+    selected = select_labels(column("yes", "no", cell, "no"), "y", positive="yes")
+    assert selected.keep.tolist() == [True, True, False, True]

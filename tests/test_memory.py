@@ -63,5 +63,6 @@ def allowed_bytes(shape, method):
 @pytest.mark.parametrize("method", METHODS)
 def test_fits_need_twice_the_ranks_one_design_and_one_square(method, shape):
     X, y = make_samples(*shape)
-    model = SuquanClassifier(method, alpha=1e-4 * shape[1], random_state=0)
+    tol = 1e-2 if method == "multi" else 1e-4  # fewer rounds, which take the same memory
+    model = SuquanClassifier(method, alpha=1e-4 * shape[1], tol=tol, random_state=0)
     assert peak_bytes(model, X, y) <= allowed_bytes(shape, method)

@@ -530,7 +530,7 @@ def test_constant_training_set_scores_as_the_plain_estimator_does():
     X, y = make_problem()
     X[:30] = 1.0
     splits = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
-    settings = {**SMALL, "cv": splits, "scoring": "neg_log_loss"}
+    settings = {**SMALL, "cv": splits, "scoring": "neg_log_loss", "calibration": None}
     with pytest.warns(UserWarning, match="nothing to rank"):
         results = SuquanClassifierCV(["bnd", "joint"], **settings).fit(X, y).cv_results_
     for k, parameters in enumerate(results["params"]):

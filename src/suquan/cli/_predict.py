@@ -102,8 +102,9 @@ def _score_table(
     """Give the table of scores, and what tells whether the samples look like the training samples."""
     scores, checks, classes = list[Columns](), list[Columns](), class_names(file)
     reading = {**options.reading(), "label_columns": options.own_columns}
+    has_names = options.table.suffix.lower() != ".npy"  # an array's columns are those of the model
     for block in iter_row_blocks(options.table, samples=samples, **reading):
-        given = block.values, block.feature_names
+        given = block.values, block.feature_names if has_names else None
         aligned = align_features(
             file.estimator, *given, max_lost=options.max_lost, training=training
         )
