@@ -340,7 +340,7 @@ class Huber(Squared):
         return DiagonalCurvature(2.0 * s * (np.abs(u - y) <= self.delta))
 
     def secant(self, y, u, s):
-        """2 s delta / |r|, at most 2 s."""
+        """`2 s delta / |r|` with the residual r, at most 2 s."""
         return 2.0 * s * (self.delta / np.maximum(np.abs(u - y), self.delta))
 
     def best_constant(self, y, s):
